@@ -51,14 +51,15 @@ def compare(
                           f"there are {', '.join(all_modes)}", 2)
     by_mode, senseless = plans(plan, chosen)
     if modes is not None and senseless:
-        there = plans(plan, all_modes)[0]
+        possible = plans(plan, all_modes)[0]
         raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
-                                 f"there {'is' if len(there) == 1 else 'are'} for it: --modes {','.join(there)}"]), 2)
+                                 f"there {'is' if len(possible) == 1 else 'are'} for it: "
+                                 f"--modes {','.join(possible)}"]), 2)
     console = Console(stderr=as_json)
     for line in [*(f"left out: {why}" for why in senseless.values()),
                  *dict.fromkeys(f"warning: {text}" for each in by_mode.values()
                                 for text in warnings_of(each.cluster, [planned.fault for planned in each.faults]))]:
         console.print(line, style="yellow", markup=False)
-    found, histories = compared(by_mode, runs_dir, console, backend)
-    print_json(document(plan, found)) if as_json else show(plan, found, histories, console)
-    raise typer.Exit(3 if any(one.why for one in found) else 0)
+    rows, histories = compared(by_mode, runs_dir, console, backend)
+    print_json(document(plan, rows)) if as_json else show(plan, rows, histories, console)
+    raise typer.Exit(3 if any(row.why for row in rows) else 0)

@@ -65,7 +65,7 @@ def explore(
         raise Failure(f"--faults: {error}", 2) from error
     most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
-    at = workers_of(SCHEDULES, jobs, workers, address)
+    pool = workers_of(SCHEDULES, jobs, workers, address)
     progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
                         TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
     most = runs or (_MOST_RUNS if most_s else _RUNS)
@@ -82,14 +82,14 @@ def explore(
 
             def enough(state: Exploration) -> bool:
                 return (until_found and bool(state.found)) or 0 < most_s <= time.monotonic() - began
-            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn"), folder, at, runs=most,
+            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn"), folder, pool, runs=most,
                            stop=enough, tell=tell)
     except (ExplorationError, WorkersError) as error:
         raise Failure(str(error), 2) from error
     except KeyboardInterrupt as error:
         raise Failure(f"interrupted; the same command goes on where it was (see {folder})", 130) from error
     finally:
-        at.close()
+        pool.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(state.exit_code)
 

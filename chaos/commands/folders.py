@@ -86,31 +86,31 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
             console.print(f"warning: {why}", style="yellow", markup=False)
         with counting(console, len(history.merges)) as bar:
             try:
-                found = settings.trainer.replay(history, settings.data, initial,
-                                                lambda versions: bar.update(bar.task_ids[0], completed=versions))
+                result = settings.trainer.replay(history, settings.data, initial,
+                                                 lambda versions: bar.update(bar.task_ids[0], completed=versions))
             except OSError as error:
                 raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
                               f"{run.repeat}", 2) from error
             except TrainerError as error:
                 raise Failure(f"{folder}: {error}", 2) from error
-    if history.log_gaps and not found.difference:
-        found = replace(found, missing=found.missing or f"the event log is incomplete: {history.log_gaps[0]}")
+    if history.log_gaps and not result.difference:
+        result = replace(result, missing=result.missing or f"the event log is incomplete: {history.log_gaps[0]}")
     if as_json:
-        print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
-                    "difference": found.difference and {"t": found.difference.t, "words": found.difference.words},
-                    "missing": found.missing})
+        print_json({"run": run.path.name, "versions": result.versions, "steps": result.steps,
+                    "difference": result.difference and {"t": result.difference.t, "words": result.difference.words},
+                    "missing": result.missing})
     else:
-        console.print(_replayed(found), highlight=False, soft_wrap=True, markup=False)
-    raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)
+        console.print(_replayed(result), highlight=False, soft_wrap=True, markup=False)
+    raise typer.Exit(1 if result.difference else 3 if result.missing or not result.versions else 0)
 
 
-def _replayed(found: Replay) -> str:
-    if not found.versions and not found.difference:
-        return found.missing or "nothing was merged in this run"
-    far = f"{found.versions:,} versions from {found.steps:,} inner steps: "
-    if found.difference:
-        return f"{far}the first difference is at {found.difference.t:.2f} s\n{found.difference.words}"
-    return far + (f"the same, bit for bit, as far as it goes\n{found.missing}" if found.missing
+def _replayed(result: Replay) -> str:
+    if not result.versions and not result.difference:
+        return result.missing or "nothing was merged in this run"
+    far = f"{result.versions:,} versions from {result.steps:,} inner steps: "
+    if result.difference:
+        return f"{far}the first difference is at {result.difference.t:.2f} s\n{result.difference.words}"
+    return far + (f"the same, bit for bit, as far as it goes\n{result.missing}" if result.missing
                   else "all the same, bit for bit")
 
 
@@ -131,19 +131,20 @@ def tokens(
         lost, fragments = unmerged(history), len(history.plan.cluster.fragment_table())
     if fragment is not None and fragment >= fragments:
         raise Failure(f"there is no fragment {fragment}: this run has 0 to {fragments - 1}", 2)
-    lost = [one for one in lost if fragment in (None, one.fragment)]
+    lost = [entry for entry in lost if fragment in (None, entry.fragment)]
     if as_json:
         print_json({"run": run.path.name, "processed": history.accounting.processed,
                     "by_fate": history.accounting.by_fate,
-                    "unmerged": [asdict(one) | {"batches": one.batches} for one in lost]})
+                    "unmerged": [asdict(entry) | {"batches": entry.batches} for entry in lost]})
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for name in ("fragment", "learner", "why", "batches"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("fragment", "batches") else "left")
     table.add_column("which of its shard", ratio=1)
-    for one in lost:
-        which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.ranges)
-        table.add_row(str(one.fragment), f"{one.learner}.{one.incarnation}", one.why, f"{one.batches:,}", which)
+    for entry in lost:
+        which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in entry.ranges)
+        table.add_row(str(entry.fragment), f"{entry.learner}.{entry.incarnation}", entry.why, f"{entry.batches:,}",
+                      which)
     Console().print(table if lost else "everything that was trained on was merged" if history.accounting.processed
                     else "nothing was trained on in this run")
 
@@ -160,15 +161,15 @@ def clean(
     """
     from diloco_chaos.chaos.evidence.run_folder import thin_out
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
-    did = heal_all()
+    outcomes = heal_all()
     if runs:
-        did += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
-    failed = not all(one.undone for one in did)
+        outcomes += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+    failed = not all(healed.undone for healed in outcomes)
     if as_json:
-        print_json({"clean": not failed, "did": list(map(str, did))})
+        print_json({"clean": not failed, "did": list(map(str, outcomes))})
     else:
-        for one in did or [Healed("nothing was left behind")]:
-            typer.echo(str(one))
+        for healed in outcomes or [Healed("nothing was left behind")]:
+            typer.echo(str(healed))
     raise typer.Exit(2 if failed else 0)
 
 

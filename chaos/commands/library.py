@@ -32,26 +32,27 @@ def list_(
     tiers = {"ci": "Tier ci: quick, and together the most telling", "full": "Tier full: all others"}
     if tier and tier not in tiers:
         raise Failure(f"no tier {printable(tier)!r}; there are {' and '.join(tiers)}", 2)
-    found = [one for path in find().values() if _has(one := load(str(path))[0], words) and tier in ("", one.tier)]
+    scenarios = [scenario for path in find().values()
+                 if _has(scenario := load(str(path))[0], words) and tier in ("", scenario.tier)]
     if as_json:
-        print_json({"scenarios": [{"name": one.name, "tier": one.tier, "description": one.description,
-                                   "faults": _kinds(one)} for one in found]})
+        print_json({"scenarios": [{"name": scenario.name, "tier": scenario.tier, "description": scenario.description,
+                                   "faults": _kinds(scenario)} for scenario in scenarios]})
         return
-    if not found:
+    if not scenarios:
         raise Failure(f"no scenario has {printable(words)!r} in its name, its description or its kinds of faults; "
                       f"`diloco-chaos list` has all", 2)
     from rich.console import Console
     from rich.table import Table
     for each, title in tiers.items():
-        here = [one for one in found if one.tier == each]
+        here = [scenario for scenario in scenarios if scenario.tier == each]
         if here:
             Console().print(f"[bold]{title}[/]")
         rows = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
         for width in (27, 15):
             rows.add_column(width=width)
         rows.add_column()
-        for one in here:
-            rows.add_row(one.name, ", ".join(_kinds(one)) or "none", one.description)
+        for scenario in here:
+            rows.add_row(scenario.name, ", ".join(_kinds(scenario)) or "none", scenario.description)
         Console().print(rows)
 
 
@@ -84,8 +85,9 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
         Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
     else:
         typer.echo(text.rstrip("\n"))  # as it is: it may become a file
-    told = [f"{one.id}  {one.fault.describe()}, {one.fault.describe_trigger()}" for one in frozen.faults]
-    for line in (*told, f"predicted availability {frozen.predicted_availability():.0%}"):
+    faults = [f"{planned.id}  {planned.fault.describe()}, {planned.fault.describe_trigger()}"
+              for planned in frozen.faults]
+    for line in (*faults, f"predicted availability {frozen.predicted_availability():.0%}"):
         typer.echo(printable(f"# {line}"))
 
 
@@ -102,9 +104,9 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
             loaded, path = load(name)
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
             lacking = loaded.trainer.lacking()
-            told = [*loaded.trainer.idle(), *warnings_of(loaded.cluster, faults),
-                    *([f"this machine can't run it: {lacking}"] if lacking else [])]
-            warnings += [f"{path}: {text}" for text in told]
+            notes = [*loaded.trainer.idle(), *warnings_of(loaded.cluster, faults),
+                     *([f"this machine can't run it: {lacking}"] if lacking else [])]
+            warnings += [f"{path}: {text}" for text in notes]
         except ScenarioError as error:
             problems += printable(str(error)).splitlines()
     if as_json:

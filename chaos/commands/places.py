@@ -25,14 +25,14 @@ GIVEN = "given"
 
 
 def takes_place_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of every place where it has `given`: those that a user gave, by their names."""
+    """Return the command with the options of all places; those that the user gave reach it as `given`, by name."""
     signature = inspect.signature(command, eval_str=True)
     options = {option.name: option for option in registry.options() if option.name not in signature.parameters}
 
     @wraps(command)
     def with_options(**arguments: Any) -> None:
-        told = {name: arguments.pop(name) for name in options}
-        command(**arguments, **{GIVEN: {name: value for name, value in told.items()
+        values = {name: arguments.pop(name) for name in options}
+        command(**arguments, **{GIVEN: {name: value for name, value in values.items()
                                         if value != options[name].default}})
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
@@ -82,6 +82,6 @@ def must_have(on: str, given: Mapping[str, Any]) -> None:
 def _parameter(option: Option) -> inspect.Parameter:
     kind = Path | None if option.default is None else type(option.default)
     least, most = option.between or (None, None)
-    told = typer.Option(written(option.name), metavar=option.metavar, help=option.help, min=least, max=most)
+    metadata = typer.Option(written(option.name), metavar=option.metavar, help=option.help, min=least, max=most)
     return inspect.Parameter(option.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option.default,
-                             annotation=Annotated[kind, told])
+                             annotation=Annotated[kind, metadata])

@@ -38,29 +38,29 @@ def progress(
     Example: `diloco-chaos progress train.log --with mine.yaml`
     """
     loaded = load(scenario)[0]
-    found: list[tuple[Path, Lint]] = []
+    lints: list[tuple[Path, Lint]] = []
     unread: list[str] = []
     for file in logs:
         whose = node or _named_after(file, loaded)
         lines, written = _log(file)
         try:
-            found.append((file, loaded.trainer.read_log(lines, whose, written)))
+            lints.append((file, loaded.trainer.read_log(lines, whose, written)))
         except TrainerError as error:
             if node or not whose:
                 raise Failure(f"{scenario}: {error}", 2) from error
             unread.append(f"{file}: {error}")
-    if not found:
+    if not lints:
         raise Failure("\n".join(unread), 2)
     if as_json:
-        print_json({"logs": [{"file": str(file), "lines": one.lines, "problems": list(one.problems),
-                              "rounds": [report._asdict() for report in one.reports]} for file, one in found],
+        print_json({"logs": [{"file": str(file), "lines": lint.lines, "problems": list(lint.problems),
+                              "rounds": [report._asdict() for report in lint.reports]} for file, lint in lints],
                     "unread": unread})
     else:
-        for file, one in found:
-            _show(file, one, f"{file.name}: " if len(logs) > 1 else "")
+        for file, lint in lints:
+            _show(file, lint, f"{file.name}: " if len(logs) > 1 else "")
         for line in unread:
             typer.echo(printable(line))
-    raise typer.Exit(2 if any(one.problems for _, one in found) else 0)
+    raise typer.Exit(2 if any(lint.problems for _, lint in lints) else 0)
 
 
 def _named_after(file: Path, scenario: Scenario) -> str:
@@ -80,24 +80,24 @@ def _log(file: Path) -> tuple[list[str], datetime]:
     return data.decode("utf-8", "replace").splitlines(), written
 
 
-def _show(file: Path, found: Lint, before: str) -> None:
-    """`before`: what a problem of this log begins with."""
-    typer.echo(printable(f"{file}: {len(found.reports)} of {found.lines} lines tell a round"))
+def _show(file: Path, lint: Lint, before: str) -> None:
+    """Print what was read from a log, and its problems. `before`: the prefix of each problem's line."""
+    typer.echo(printable(f"{file}: {len(lint.reports)} of {lint.lines} lines tell a round"))
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in Report._fields:
         table.add_column(column, justify="right")
-    left_out = len(found.reports) - 2 * _SHOWN
-    for report in found.reports[:_SHOWN] if left_out > 0 else found.reports:
+    left_out = len(lint.reports) - 2 * _SHOWN
+    for report in lint.reports[:_SHOWN] if left_out > 0 else lint.reports:
         table.add_row(*_cells(report))
     if left_out > 0:
         table.add_row("...")
-        for report in found.reports[-_SHOWN:]:
+        for report in lint.reports[-_SHOWN:]:
             table.add_row(*_cells(report))
-    if found.reports:
+    if lint.reports:
         Console().print(table)
-    for problem in found.problems[:_PROBLEMS_SHOWN]:
+    for problem in lint.problems[:_PROBLEMS_SHOWN]:
         typer.echo(printable(f"{before}{problem}"), err=True)
-    if (more := len(found.problems) - _PROBLEMS_SHOWN) > 0:
+    if (more := len(lint.problems) - _PROBLEMS_SHOWN) > 0:
         typer.echo(f"{before}and {more} problems more", err=True)
 
 

@@ -89,22 +89,22 @@ def runs(
     """
     from diloco_chaos.chaos.report.past import past
     from diloco_chaos.chaos.report.suite import margin
-    found = [past(RunFolder(path)) for path in [path for path in all_runs(runs_dir) if words in path.name][-most:]]
+    listed = [past(RunFolder(path)) for path in [path for path in all_runs(runs_dir) if words in path.name][-most:]]
     if as_json:
-        print_json({"runs": [{"run": one.run, "created": one.created, "seed": one.seed, "exit_code": one.exit_code,
-                              "why": one.why, "tightest": one.tightest and {
-                                  "check": one.tightest[0], "used": _finite(one.tightest[1])}} for one in found]})
+        print_json({"runs": [{"run": run.run, "created": run.created, "seed": run.seed, "exit_code": run.exit_code,
+                              "why": run.why, "tightest": run.tightest and {
+                                  "check": run.tightest[0], "used": _finite(run.tightest[1])}} for run in listed]})
         return
-    if not found:
+    if not listed:
         typer.echo(f"no runs in {runs_dir}" + (f" have {printable(words)!r} in their name" if words else ""))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("run", "seed", "verdict", "what did not hold, or the tightest margin"):
         table.add_column(column, no_wrap=column == "run", overflow="fold")
-    for one in found:
-        word, style = _WORDS.get(one.exit_code, ("not judged", "dim"))
-        table.add_row(Text(one.run), str(one.seed), Text(word, style),
-                      Text(shortened(one.why, _WIDEST) or margin(one.tightest)))
+    for run in listed:
+        word, style = _WORDS.get(run.exit_code, ("not judged", "dim"))
+        table.add_row(Text(run.run), str(run.seed), Text(word, style),
+                      Text(shortened(run.why, _WIDEST) or margin(run.tightest)))
     Console().print(table)
 
 
@@ -122,27 +122,27 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
         with understood(folder):
             results.append(judged(RunFolder.open(folder)))
     with understood(after):
-        found = difference(*results)
+        compared = difference(*results)
     if as_json:
-        print_json({"warnings": found.warnings, "checks": [change._asdict() for change in found.changes],
-                    "figures": found.figures, "parted": found.parted})
-        raise typer.Exit(found.broken)
+        print_json({"warnings": compared.warnings, "checks": [change._asdict() for change in compared.changes],
+                    "figures": compared.figures, "parted": compared.parted})
+        raise typer.Exit(compared.broken)
     console = Console()
-    for line in found.warnings:
+    for line in compared.warnings:
         console.print(f"warning: {line}", style="yellow", markup=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("", "what", before.name[:15], after.name[:15], "usual"):
         table.add_column(Text(column), overflow="fold", no_wrap=column == "what")
-    for change in found.changes:
+    for change in compared.changes:
         look = {"broken": "bold red", "fixed": "green"}.get(change.kind, "")
         table.add_row(Text(change.kind, look), Text(change.name), Text(change.before), Text(change.after),
                       Text(change.usual, "dim"))
-    for what, one, other in found.figures:
-        table.add_row("", Text(what), one, other)
+    for what, left, right in compared.figures:
+        table.add_row("", Text(what), left, right)
     console.print(table if table.row_count else "the same verdicts, and the same figures")
-    console.print(found.parted or "every version of every fragment is the same, as far as both made it", markup=False,
-                  highlight=False)
-    raise typer.Exit(found.broken)
+    console.print(compared.parted or "every version of every fragment is the same, as far as both made it",
+                  markup=False, highlight=False)
+    raise typer.Exit(compared.broken)
 
 
 def _finite(number: float) -> float | None:

@@ -75,7 +75,7 @@ def run(
         must_be_allowed(wanted[0], str(plan), allow_commands)
     amount = _amount(evidence)
     backend = backend_of(on, given)
-    frozen = [with_options(one, corpus, deadline, step_time, device, backend.most_load) for one in wanted]
+    frozen = [with_options(each, corpus, deadline, step_time, device, backend.most_load) for each in wanted]
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in frozen[0].trainer.idle() + warnings_of(frozen[0].cluster, faults):
@@ -94,7 +94,7 @@ def run(
     with Terminal(console, virtual=bool(backend.virtual)) as terminal:
         result = run_again_if_inconclusive(lambda: kept(run_plan(frozen[0], runs_dir, terminal, backend, amount)),
                                            retries_inconclusive, terminal.say)
-    _told(result, console, verbose, as_json)
+    _print_and_exit(result, console, verbose, as_json)
 
 
 @takes_place_options
@@ -123,7 +123,7 @@ def resume(
     with understood(folder):
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
-        told, otherwise = resume_summary(origin), changed(run.manifest())
+        notes, otherwise = resume_summary(origin), changed(run.manifest())
     must_be_allowed(origin.plan, str(folder), allow_commands)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
@@ -131,18 +131,18 @@ def resume(
     console = Console(stderr=as_json)
     for why in [*refused, *otherwise]:
         console.print(f"warning: {why}", style="yellow", markup=False)
-    for line in told:
+    for line in notes:
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
         result = kept(go_on(run, origin, runs, terminal, backend))
-    _told(result, console, verbose, as_json)
+    _print_and_exit(result, console, verbose, as_json)
 
 
-def _told(result: Result, console: Console, verbose: bool, as_json: bool) -> None:
-    """The end of a command that ran something.
+def _print_and_exit(result: Result, console: Console, verbose: bool, as_json: bool) -> None:
+    """Print a run's report, or its JSON, and end the command.
 
     Raises:
-        Exit: with the run's exit code.
+        Exit: always, with the run's exit code.
     """
     from diloco_chaos.chaos.report.terminal import show, show_interrupted
     from diloco_chaos.chaos.runner.run import INTERRUPTED, document, exit_code

@@ -72,8 +72,8 @@ class Corpus:
             folder.mkdir(parents=True, exist_ok=True)
             if odd := strange(folder, "an exploration"):
                 raise ExplorationError(odd)
-            told = folder / _SETTINGS
-            before = _settings(told) if told.exists() else None
+            settings_file = folder / _SETTINGS
+            before = _settings(settings_file) if settings_file.exists() else None
             if before is not None and {**before, _VERSION: ""} != {**settings, _VERSION: ""}:
                 raise ExplorationError(f"{folder}: holds an exploration with other settings; name another folder with "
                                        f"--corpus-dir, or remove this one")
@@ -81,7 +81,7 @@ class Corpus:
             if before is not None and before != settings:
                 self._begin_again()
             if before != settings:
-                write_whole(told, json.dumps(settings, indent=2) + "\n")
+                write_whole(settings_file, json.dumps(settings, indent=2) + "\n")
             self.known = self._known()
         except (OSError, ValueError) as error:
             raise ExplorationError(f"{folder}: can't be used: {error}; name another folder with "
@@ -92,11 +92,12 @@ class Corpus:
         return self.seeds[number].number if 0 <= number < len(self.seeds) else number
 
     def _seeds(self) -> list[Seed]:
-        there = self.folder / _SEEDS
-        return [Seed.model_validate_json(line) for line in bytes_of(there).splitlines()] if there.exists() else []
+        seeds_file = self.folder / _SEEDS
+        return [Seed.model_validate_json(line)
+                for line in bytes_of(seeds_file).splitlines()] if seeds_file.exists() else []
 
     def _begin_again(self) -> None:
-        """Of an earlier version the seeds are left, and its finds in a folder of their own."""
+        """Turn an earlier version's results into seeds, and move its scenario files to `earlier`."""
         if self._results.exists():
             traces: set[str] = set()
             kept: list[Seed] = []
@@ -109,8 +110,8 @@ class Corpus:
             self._results.unlink()
         earlier = self.folder / _EARLIER
         earlier.mkdir(exist_ok=True)
-        for found in [*self.folder.glob("*.yaml"), *self.folder.glob("failing/*.yaml")]:
-            found.replace(earlier / found.name)
+        for scenario_file in [*self.folder.glob("*.yaml"), *self.folder.glob("failing/*.yaml")]:
+            scenario_file.replace(earlier / scenario_file.name)
 
     def _known(self) -> dict[int, Tried]:
         """Results from before. The last line may be torn: whoever wrote it was killed."""
@@ -152,7 +153,7 @@ class Corpus:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    found = json.loads(bytes_of(path))
-    if not isinstance(found, dict):
+    content = json.loads(bytes_of(path))
+    if not isinstance(content, dict):
         raise ValueError(f"{path.name} holds no settings")
-    return found
+    return content

@@ -47,38 +47,38 @@ def family(kind: str) -> str:
 
 
 def sequences(history: History) -> set[Pair]:
-    """Which families of faults came after which, the second one in which state of its target."""
+    """Return the families of faults that followed each other, with the state in which the second met its target."""
     came = sorted(((span.injected, span.planned.fault) for span in history.spans if span.injected is not None),
-                  key=lambda one: one[0])
+                  key=lambda pair: pair[0])
     return {(family(first.kind), f"{family(second.kind)}{_AT}{state(history, target, at)}")
             for (_, first), (at, second) in pairwise(came) for target in second.targets}
 
 
 def traces(history: History) -> set[str]:
-    """What the run's processes went through: every two of a node's events that stand side by side on its tape, where
-    what happens all the time counts once, however often it does."""
-    found: set[str] = set()
+    """Return the transitions of the run's processes: each two events of a node that follow each other on its tape.
+    Events of training repeat all the time, and count as one."""
+    transitions: set[str] = set()
     last: dict[str, str] = {}
     for event in history.tape.events:
         node, word = _word(event)
         if word and last.get(node) != word:
-            found.add(f"{node.partition('-')[0]}: {last.get(node, '')} > {word}")
+            transitions.add(f"{node.partition('-')[0]}: {last.get(node, '')} > {word}")
             last[node] = word
-    return found
+    return transitions
 
 
 def _word(event: Event) -> tuple[str, str]:
-    """Whose event it is, and what it is called; empty for what says nothing."""
+    """Return the node that an event belongs to, and a word for the event; an empty word: the event doesn't count."""
     if event.node == "harness":
         if isinstance(event, Exit):
             return event.target, f"{event.event} {'' if event.status is None else event.status}"
         return (event.target, f"{event.event} ") if isinstance(event, Spawn) else ("", "")
     if event.event in _ALL_THE_TIME:
         return event.node, "trains"
-    told = [str(getattr(event, name)).partition(":")[0].partition(" for ")[0] for name in ("reason", "point", "why")
-            if getattr(event, name, None)]
+    details = [str(getattr(event, name)).partition(":")[0].partition(" for ")[0] for name in ("reason", "point", "why")
+               if getattr(event, name, None)]
     fresh = "new" if isinstance(event, Hello) and event.incarnation else ""
-    return event.node, " ".join(filter(None, [event.event, *told, fresh]))
+    return event.node, " ".join(filter(None, [event.event, *details, fresh]))
 
 
 def possible_sequences(alone: Collection[Pair]) -> set[Pair]:
@@ -99,8 +99,8 @@ def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
     can be held for, which is the only way to meet it in the middle of an upload or before a broadcast."""
     learner = {f"learner {name}" for name in LEARNER_STATES if name != "down"}
     syncer = {f"syncer {name}" for name in SYNCER_STATES if name != "down"}
-    of = {"learner": learner, "syncer": syncer, "any": learner | syncer}
-    return {(kind, where) for kind, on in kinds.items() for where in of[on]
+    states = {"learner": learner, "syncer": syncer, "any": learner | syncer}
+    return {(kind, where) for kind, on in kinds.items() for where in states[on]
             if kind in held or where not in ("learner uploading", "syncer committed")}
 
 

@@ -297,7 +297,7 @@ def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:
         lost = fault.expected_lost_time()
         ends[f"f{number}"] = start + max(fault.expected_duration() or 0.0, lost if math.isfinite(lost) else 0.0)
     needed = (max(ends.values()) + _HEALS_S) / cluster.nominal_s
-    times = next((one for one in _BUDGETS if one >= needed), _BUDGETS[-1])
+    times = next((factor for factor in _BUDGETS if factor >= needed), _BUDGETS[-1])
     longer = cluster.model_copy(update={"budget": math.ceil(cluster.budget * times)})
     return base.model_copy(update={"cluster": longer, "deadline": max(base.deadline, times * base.deadline)})
 

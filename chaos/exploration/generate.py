@@ -53,9 +53,9 @@ class ByChance:
 
 
 def drawable() -> dict[str, Drawn]:
-    """The kinds that can be drawn, the simplest first, and how their settings are."""
-    found = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}
-    return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
+    """Return the kinds of faults that can be drawn, the simplest first, with how their settings are drawn."""
+    drawn_kinds = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}
+    return dict(sorted(drawn_kinds.items(), key=lambda item: (item[1].order, item[0])))
 
 
 def settings(chooser: Chooser, kind: str) -> Document:
@@ -141,12 +141,12 @@ def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:
 
 
 def choose(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], count: int) -> list[Document]:
-    """So many faults at most."""
+    """Draw up to `count` faults; a drawn fault that makes no sense after the others is dropped."""
     faults: list[Document] = []
     for _ in range(count):
-        one = document(chooser, scenario, kinds, faults)
-        if with_faults(scenario, [*faults, one]) is not None:
-            faults.append(one)
+        fault = document(chooser, scenario, kinds, faults)
+        if with_faults(scenario, [*faults, fault]) is not None:
+            faults.append(fault)
     return faults
 
 
@@ -174,16 +174,16 @@ def allowing(scenario: Scenario) -> Scenario:
 
 
 def known(kinds: Sequence[str] | None) -> tuple[str, ...]:
-    """The kinds to choose from.
+    """Return the kinds to choose from; None: all that can be drawn.
 
     Raises:
         ValueError: one of them is not known here.
     """
-    there_are = drawable()
+    kinds_known = drawable()
     if kinds is None:
-        return tuple(there_are)
-    strange = [kind for kind in kinds if kind not in there_are]
+        return tuple(kinds_known)
+    strange = [kind for kind in kinds if kind not in kinds_known]
     if strange:
-        there = "can't be drawn" if strange[0] in FAULTS else "is no fault"
-        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(there_are)}")
+        problem = "can't be drawn" if strange[0] in FAULTS else "is no fault"
+        raise ValueError(f"{strange[0]!r} {problem}; choose from {', '.join(kinds_known)}")
     return tuple(kinds)

@@ -77,29 +77,29 @@ def _in_a_row(scenario: Scenario, chooser: ByChance, sequence: Pair, kinds: Sequ
 
 def _changed(scenario: Scenario, chooser: ByChance, faults: Sequence[Document],
              kinds: Sequence[str]) -> list[Document]:
-    """Another schedule, much like this one: one more fault comes soon after one of its own, or one of its own is
-    another one at another moment."""
+    """Return a schedule that differs in one fault: it has one more, soon after one of its own, or one of its own gets
+    other settings or another moment."""
     if chooser.pick(("added", "changed")) == "added":
         return [*faults, _soon(scenario, chooser, faults, kinds)]
     place = chooser.pick(range(len(faults)))
-    one = faults[place]
-    kind = _kind(one)
-    moved: Document = {kind: one[kind], **trigger(chooser, scenario, kind, str(one[kind]), faults[:place]),
+    fault = faults[place]
+    kind = _kind(fault)
+    moved: Document = {kind: fault[kind], **trigger(chooser, scenario, kind, str(fault[kind]), faults[:place]),
                        **drawn_settings(chooser, kind)}
     if chooser.pick(("there", "elsewhere")) == "there":
-        moved = _without_moment(moved) | {name: value for name, value in one.items() if name in _WHEN}
+        moved = _without_moment(moved) | {name: value for name, value in fault.items() if name in _WHEN}
     return [*faults[:place], moved, *faults[place + 1:]]
 
 
 def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kinds: Sequence[str]) -> Document:
-    """One that comes while what one of these did is still felt: of any family, at the same node as likely as not."""
+    """Draw a fault of any family that comes soon after one of these; half of the time it hits the same node."""
     families = sorted({family(kind) for kind in kinds})
     chosen = chooser.pick(families)
-    one = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
-    kind, place = _kind(one), chooser.pick(range(len(faults)))
+    fault = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
+    kind, place = _kind(fault), chooser.pick(range(len(faults)))
     target = str(faults[place][_kind(faults[place])])
     if FAULTS[kind].target_role in ("any", role_of(target)) and chooser.pick((True, False)):
-        one = one | {kind: target}
+        fault = fault | {kind: target}
     seldom: list[Document] = [
         {"when": {"node": node, "event": event, "count": count}}
         for node in (SYNCER, target) for event, counts in scenario.trainer.drawn_events(
@@ -107,7 +107,7 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
     then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
     if seldom and chooser.pick(("seldom", "soon")) == "seldom":
         then = chooser.pick(seldom)
-    return _without_moment(one) | then
+    return _without_moment(fault) | then
 
 
 def _without_moment(fault: Document) -> Document:
@@ -121,8 +121,8 @@ def _kind(fault: Document) -> str:
 
 def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: Sequence[str],
            first: str = "") -> list[Document]:
-    """Faults the last of which is likely to hit its target in this state; `first`: the kind that brings it about, where
-    that takes one."""
+    """Return faults the last of which is likely to hit its target in this state. `first`: the kind of fault that brings
+    the state about, where one is needed."""
     role, _, state = where.partition(" ")
     learners = scenario.cluster.starters
     target = SYNCER if role == SYNCER else chooser.pick(learners)
@@ -131,7 +131,7 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
     waits = chooser.pick(("0s", "100ms", "300ms", "700ms", "1s", "1300ms"))
     holds: dict[str, str] = {"uploading": "upload.half", "committed": "commit.before_broadcast",
                              "saving": chooser.pick(_SAVING)}
-    first = first or chooser.pick([one for one in _DOWN if one in kinds] or list(_DOWN[:1]))
+    first = first or chooser.pick([name for name in _DOWN if name in kinds] or list(_DOWN[:1]))
     if state == "starting":
         return [_begins(scenario, chooser, first, target),
                 {kind: target, "after": {"fault": "f1", "wait": waits}, **settings}]

@@ -61,10 +61,10 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
         max_faults: the most in one plan.
         settings: of the small cluster, where they shall differ: `learners=4`.
     """
-    of = scenario(cluster, **settings)
+    base = scenario(cluster, **settings)
     chooser = _ByHypothesis(draw)
     count = draw(st.integers(0, max_faults))
-    return plan_of(of, choose(chooser, of, known(faults), count), draw(st.integers(0, 7)))
+    return plan_of(base, choose(chooser, base, known(faults), count), draw(st.integers(0, 7)))
 
 
 def run(plan: Plan) -> Simulated:
@@ -125,10 +125,10 @@ class Schedule(RuleBasedStateMachine):
     @precondition(lambda self: len(self.faults) < self.most)
     @rule(data=st.data())
     def add(self, data: st.DataObject) -> None:
-        """One more fault, where it makes sense."""
-        one = document(_ByHypothesis(data.draw), self.base, self.kinds, self.faults)
-        if with_faults(self.base, [*self.faults, one]) is not None:
-            self.faults.append(one)
+        """Add a drawn fault, unless it makes no sense after the others."""
+        fault = document(_ByHypothesis(data.draw), self.base, self.kinds, self.faults)
+        if with_faults(self.base, [*self.faults, fault]) is not None:
+            self.faults.append(fault)
 
     def teardown(self) -> None:
         """Run it."""

@@ -32,7 +32,7 @@ def show(exchange: Exchange, link: float | None, console: Console) -> None:
 
 
 def show_published(published: Sequence[Published], console: Console) -> None:
-    """Each pair, and what must be assumed for it."""
+    """Print each published pair beside ours, and what must be assumed for it."""
     table = table_of("sites", "", "published", "ours", left="", gap=2)
     for pair in published:
         for words, number, ours in _pair(pair):
@@ -40,10 +40,10 @@ def show_published(published: Sequence[Published], console: Console) -> None:
     console.print("Gbit/s of a site, published (Decoupled DiLoCo, arXiv 2604.21428) and ours", style="bold")
     console.print(table)
     for pair in published:
-        one = pair.assumed
-        console.print(f"{one.sites} sites: assumed are {one.parameters / 1e9:g} billion parameters, a step in "
-                      f"{one.step_time:g} s, bfloat16 gradients in a ring; H = {one.sync_every}, outer gradients and "
-                      f"broadcasts {one.gradients}", highlight=False)
+        assumed = pair.assumed
+        console.print(f"{assumed.sites} sites: assumed are {assumed.parameters / 1e9:g} billion parameters, a step in "
+                      f"{assumed.step_time:g} s, bfloat16 gradients in a ring; H = {assumed.sync_every}, outer "
+                      f"gradients and broadcasts {assumed.gradients}", highlight=False)
 
 
 def _pair(pair: Published) -> Iterator[tuple[str, float, float]]:
@@ -72,9 +72,9 @@ def _share(value: float) -> str:
 
 
 def document(exchange: Exchange, link: float | None) -> dict[str, Any]:
-    """The same for programs."""
-    needed = {words: {"up_gbit_per_s": one.up, "down_gbit_per_s": one.down} | (
-        {"in_time": _in_time(one, link)} if link else {}) for words, one in _rows(exchange)}
+    """Return the same as JSON: what each way to train needs, in Gbit/s of a site."""
+    needed = {words: {"up_gbit_per_s": demand.up, "down_gbit_per_s": demand.down} | (
+        {"in_time": _in_time(demand, link)} if link else {}) for words, demand in _rows(exchange)}
     return {"exchange": exchange.model_dump(mode="json"), "link_gbit_per_s": link, "needed": needed}
 
 

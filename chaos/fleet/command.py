@@ -88,7 +88,7 @@ def fleet(
     if context.invoked_subcommand:
         return
     drawable(plot)
-    from diloco_chaos.chaos.fleet import tables as told
+    from diloco_chaos.chaos.fleet import tables
     from diloco_chaos.harness.fleet.fleet import Fleet
     given, console = options_of(context, Fleet), Console()
     if paper:
@@ -100,11 +100,11 @@ def fleet(
         few = math.ceil(replications / _FEWER)
         sweep = _simulated(swept(base), days, few, seed, where)
         if as_json:
-            print_json(told.published_document(base, summaries, days, replications, seed) | {
-                "sweep": told.document(sweep, days, few, seed)})
+            print_json(tables.published_document(base, summaries, days, replications, seed) | {
+                "sweep": tables.document(sweep, days, few, seed)})
         else:
-            told.show_published(base, summaries, days, replications, console)
-            told.show_sweep(sweep, few, console)
+            tables.show_published(base, summaries, days, replications, console)
+            tables.show_sweep(sweep, few, console)
         return
     summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
     _trains(summaries)
@@ -113,9 +113,9 @@ def fleet(
     if as_scenario is not None:
         _write(summaries, as_scenario, step_time)
     if as_json:
-        print_json(told.document(summaries, days, replications, seed))
+        print_json(tables.document(summaries, days, replications, seed))
     else:
-        told.show(summaries, days, replications, console)
+        tables.show(summaries, days, replications, console)
 
 
 @group.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
@@ -137,15 +137,16 @@ def bandwidth(
     as_json: JsonOption = False,
 ) -> None:
     """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
-    from diloco_chaos.chaos.fleet import bandwidth_table as told
+    from diloco_chaos.chaos.fleet import bandwidth_table
     from diloco_chaos.harness.fleet.bandwidth import PUBLISHED, Exchange
     given = options_of(context, Exchange)
     if paper:
         _alone("exchange", [*given, *(["link"] if link is not None else [])])
-        print_json(told.published_document(PUBLISHED)) if as_json else told.show_published(PUBLISHED, Console())
+        print_json(bandwidth_table.published_document(PUBLISHED)) if as_json else bandwidth_table.show_published(
+            PUBLISHED, Console())
         return
     exchange = read(Exchange, given)
-    print_json(told.document(exchange, link)) if as_json else told.show(exchange, link, Console())
+    print_json(bandwidth_table.document(exchange, link)) if as_json else bandwidth_table.show(exchange, link, Console())
 
 
 def _alone(what: str, given: list[str]) -> None:
@@ -156,28 +157,28 @@ def _alone(what: str, given: list[str]) -> None:
 
 
 def _fleets(given: dict[str, Any]) -> list[Fleet]:
-    """All that were asked for, in the order of the options; learners are varied in `decoupled` alone.
+    """Return the fleets that the options describe, in the order of the options; `decoupled` alone varies learners.
 
     Raises:
-        Failure: they are no fleets; all that is wrong is told at once.
+        Failure: an option is wrong; the message has a line for each problem.
     """
     from typing import get_args
 
     from diloco_chaos.harness.fleet.fleet import Fleet, Mode
     several = {name: parts(str(given.get(name, ""))) for name in _SEVERAL}
     several["mode"] = several["mode"] or list(get_args(Mode))
-    found, wrong = [], []
+    fleets, wrong = [], []
     for values in product(*(several[name] or [""] for name in _SEVERAL)):
-        one = given | {name: value for name, value in zip(_SEVERAL, values, strict=True) if value}
-        if one.get("mode") != "decoupled":
-            one = {name: value for name, value in one.items() if name not in ("learners", "quorum")}
+        options = given | {name: value for name, value in zip(_SEVERAL, values, strict=True) if value}
+        if options.get("mode") != "decoupled":
+            options = {name: value for name, value in options.items() if name not in ("learners", "quorum")}
         try:
-            found.append(read(Fleet, one))
+            fleets.append(read(Fleet, options))
         except Failure as failure:
             wrong += str(failure).splitlines()
     if wrong:
         raise Failure("\n".join(dict.fromkeys(wrong)), 2)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(fleets))
 
 
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]

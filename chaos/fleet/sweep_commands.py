@@ -48,16 +48,17 @@ def wan(
     as_json: JsonOption = False,
 ) -> None:
     """How much of its own pace each mode keeps behind links of so long a round trip and so low a rate."""
-    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet import sweep_tables
     from diloco_chaos.chaos.fleet.sweeps.wan import Wan, swept
     drawable(plot)
     asked = asked_of(context, Wan)
     if plot is not None and max(map(len, (asked.parameters, asked.rtt, asked.link))) > 1:
         raise Failure("--plot: it is drawn over the rate: give one of --parameters, of --rtt and of --link", 2)
     rows = _swept(swept, asked, (jobs, workers, address))
-    _tell(told.wan_document(asked, rows) if as_json else lambda console: told.show_wan(asked, rows, console))
+    _print_output(sweep_tables.wan_document(asked, rows) if as_json
+                  else lambda console: sweep_tables.show_wan(asked, rows, console))
     if plot is not None:
-        draw(told.plotted_wan(asked, rows), plot)
+        draw(sweep_tables.plotted_wan(asked, rows), plot)
 
 
 @group.command(name="failed-share", epilog="Example: `diloco-chaos fleet failed-share --learners 8 --gone 0%,25%,50%`")
@@ -76,14 +77,15 @@ def failed_share(
     as_json: JsonOption = False,
 ) -> None:
     """How much is still trained, and how well, while a share of the learners is gone."""
-    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet import sweep_tables
     from diloco_chaos.chaos.fleet.sweeps.failed_share import FailedShare, swept
     drawable(plot)
     asked = asked_of(context, FailedShare)
     rows = _swept(swept, asked, (jobs, workers, address))
-    _tell(told.failed_document(asked, rows) if as_json else lambda console: told.show_failed(asked, rows, console))
+    _print_output(sweep_tables.failed_document(asked, rows) if as_json
+                  else lambda console: sweep_tables.show_failed(asked, rows, console))
     if plot is not None:
-        draw(told.plotted_failed(asked, rows), plot)
+        draw(sweep_tables.plotted_failed(asked, rows), plot)
 
 
 @group.command(epilog="Example: `diloco-chaos fleet grace --gamma 0,0.2,0.8 --rate 1.2,2,20`")
@@ -106,11 +108,12 @@ def grace(
     as_json: JsonOption = False,
 ) -> None:
     """What the grace window brings: contributors and loss, by gamma and by the rate of the links."""
-    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet import sweep_tables
     from diloco_chaos.chaos.fleet.sweeps.grace import Grace, swept
     asked = asked_of(context, Grace)
     rows = _swept(swept, asked, (jobs, workers, address))
-    _tell(told.grace_document(asked, rows) if as_json else lambda console: told.show_grace(asked, rows, console))
+    _print_output(sweep_tables.grace_document(asked, rows) if as_json
+                  else lambda console: sweep_tables.show_grace(asked, rows, console))
 
 
 def _swept(sweep: Callable[[Asked, Workers[Cell, Measured]], Rows], asked: Asked, where: tuple[int, str, str]
@@ -136,5 +139,5 @@ class _Watched:
         self._workers.close()
 
 
-def _tell(told: dict[str, Any] | Callable[[Console], None]) -> None:
-    print_json(told) if isinstance(told, dict) else told(Console())
+def _print_output(output: dict[str, Any] | Callable[[Console], None]) -> None:
+    print_json(output) if isinstance(output, dict) else output(Console())

@@ -21,14 +21,14 @@ _USED = (f"gradients of single steps as bfloat16; DiLoCo, streaming and decouple
 _QUADRATIC = f"a quadratic in {FRAGMENTS} tensors, under virtual time"
 
 
-def show_wan(asked: wan.Wan, rows: Sequence[wan.Row], console: Console) -> None:
+def show_wan(asked: wan.Wan, rows: Sequence[wan.WanRow], console: Console) -> None:
     """Where each mode breaks, and then every cell."""
     console.print(f"Lowest rate (Gbit/s) from which on {KEEPS:.0%} of the pace is kept", style="bold")
     table = table_of("link", *map(words, asked.mode), left="link", gap=2)
-    for way_there, some in _by_way(rows):
-        least = [wan.least_rate(some, way) for way in asked.mode]
+    for link, link_rows in _by_way(rows):
+        least = [wan.least_rate(link_rows, way) for way in asked.mode]
         none = f"> {max(asked.rate):g}"
-        table.add_row(_place(*way_there), *(none if rate is None else f"{rate:g}" for rate in least))
+        table.add_row(_place(*link), *(none if rate is None else f"{rate:g}" for rate in least))
     console.print(table)
     console.print("Merged tokens per second, as a share of the same mode's without any network", style="bold")
     table = table_of("link", "Gbit/s", *map(words, asked.mode), left="link", gap=0)
@@ -45,12 +45,12 @@ def _place(parameters: int, link: str, rtt: float) -> str:
     return f"{count_words(parameters)} {link} {show_seconds(rtt)}"
 
 
-def _by_way(rows: Sequence[wan.Row]) -> Iterator[tuple[tuple[int, str, float], list[wan.Row]]]:
+def _by_way(rows: Sequence[wan.WanRow]) -> Iterator[tuple[tuple[int, str, float], list[wan.WanRow]]]:
     for key, some in groupby(rows, lambda row: row.place[:3]):
         yield key, list(some)
 
 
-def plotted_wan(asked: wan.Wan, rows: Sequence[wan.Row]) -> str:
+def plotted_wan(asked: wan.Wan, rows: Sequence[wan.WanRow]) -> str:
     """A mode is a line over the rate; of one size, one round trip and one kind of link."""
     place = rows[0].place
     where = f"{count_words(place.parameters)} parameters, {show_seconds(place.rtt)}, {place.link} link"
@@ -59,7 +59,7 @@ def plotted_wan(asked: wan.Wan, rows: Sequence[wan.Row]) -> str:
         lambda rate: f"{rate:g}")
 
 
-def wan_document(asked: wan.Wan, rows: Sequence[wan.Row]) -> dict[str, Any]:
+def wan_document(asked: wan.Wan, rows: Sequence[wan.WanRow]) -> dict[str, Any]:
     """The same for programs."""
     return {"asked": asked.model_dump(mode="json"), "rows": [
         {"parameters": row.place.parameters, "link": row.place.link, "rtt_s": row.place.rtt,
@@ -70,7 +70,7 @@ def wan_document(asked: wan.Wan, rows: Sequence[wan.Row]) -> dict[str, Any]:
             for (parameters, link, rtt), some in _by_way(rows)]}
 
 
-def show_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.Row], console: Console) -> None:
+def show_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.FailedShareRow], console: Console) -> None:
     """A row for each mode and share."""
     table = table_of("mode", "gone", "goodput", "learned, same tokens", "same time", left="mode", gap=2)
     for row in rows:
@@ -83,19 +83,19 @@ def show_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.Row
                   highlight=False)
 
 
-def plotted_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.Row]) -> str:
+def plotted_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.FailedShareRow]) -> str:
     """A mode is a line over the share that is gone."""
     return plot_svg("Goodput while learners are gone", "learners that are gone", [
         Line(words(way), [Point(row.gone / asked.learners, row.goodput, 0.0) for row in rows if row.mode == way])
         for way in asked.mode], lambda share: f"{share:.0%}")
 
 
-def failed_document(asked: failed_share.FailedShare, rows: Sequence[failed_share.Row]) -> dict[str, Any]:
+def failed_document(asked: failed_share.FailedShare, rows: Sequence[failed_share.FailedShareRow]) -> dict[str, Any]:
     """The same for programs."""
     return {"asked": asked.model_dump(mode="json"), "rows": [row._asdict() for row in rows]}
 
 
-def show_grace(asked: grace.Grace, rows: Sequence[grace.Row], console: Console) -> None:
+def show_grace(asked: grace.Grace, rows: Sequence[grace.GraceRow], console: Console) -> None:
     """Gamma by gamma; a column for each rate."""
     for title, shown in (("Contributors of a merge", lambda row: f"{row.contributors:.1f}"),
                          ("Loss above its floor at the end, in thousandths",
@@ -111,7 +111,7 @@ def show_grace(asked: grace.Grace, rows: Sequence[grace.Row], console: Console) 
                   f"means of {asked.runs} runs", highlight=False)
 
 
-def grace_document(asked: grace.Grace, rows: Sequence[grace.Row]) -> dict[str, Any]:
+def grace_document(asked: grace.Grace, rows: Sequence[grace.GraceRow]) -> dict[str, Any]:
     """The same for programs."""
     return {"asked": asked.model_dump(mode="json"), "rows": [row._asdict() for row in rows]}
 

@@ -133,11 +133,11 @@ def count_words(value: int) -> str:
 
 
 def plotted(summaries: Sequence[Summary]) -> str:
-    """Goodput over what there are several of: chips, learners, or repairs; a line for everything else. Empty: there is
-    one of each."""
+    """Draw goodput over the option that has several values (chips, learners or repair), as SVG, with a line for each
+    combination of the others. Empty: no option has several values."""
     fleets = [summary.fleet for summary in summaries]
-    over = next((one for one in _OVER if len({getattr(fleet, one[0]) for fleet in fleets if one[0] != "learners" or
-                                              fleet.mode == "decoupled"}) > 1), None)
+    over = next((axis for axis in _OVER if len({getattr(fleet, axis[0]) for fleet in fleets if axis[0] != "learners" or
+                                                fleet.mode == "decoupled"}) > 1), None)
     if over is None:
         return ""
     name, words, shown = over
@@ -151,10 +151,10 @@ def plotted(summaries: Sequence[Summary]) -> str:
 
 
 def _but(fleet: Fleet, name: str, fleets: Sequence[Fleet]) -> str:
-    """What it is called beside its value on the axis."""
+    """Return a fleet's label without its value on the axis `name`."""
     words = [way(fleet) if name != "learners" or fleet.mode != "decoupled" else "decoupled"]
     words += [f"{shown(getattr(fleet, other))} {other}" for other, _, shown in _OVER if other not in (name, "learners")
-              and len({getattr(one, other) for one in fleets}) > 1]
+              and len({getattr(candidate, other) for candidate in fleets}) > 1]
     return ", ".join(words)
 
 
@@ -167,10 +167,10 @@ def document(summaries: Sequence[Summary], days: float, replications: int, seed:
 
 def published_document(base: Fleet, summaries: Sequence[Summary], days: float, replications: int, seed: int
                        ) -> dict[str, Any]:
-    """The published table for programs."""
+    """Return the published table beside ours as a JSON object; times are in seconds."""
     cells = [{"published": cell.goodput, "off_by": summary.goodput.mean - cell.goodput, "fitted": cell in FITTED}
              for cell, summary in zip(PUBLISHED, summaries, strict=True)]
-    told = document(summaries, days, replications, seed)
-    told["fleets"] = [fleet | cell for fleet, cell in zip(told["fleets"], cells, strict=True)]
-    return told | {"fitted": {"shrink_s": base.shrink, "grow_s": base.grow, "repair_s": base.repair,
-                              "restart_s": base.restart}}
+    content = document(summaries, days, replications, seed)
+    content["fleets"] = [fleet | cell for fleet, cell in zip(content["fleets"], cells, strict=True)]
+    return content | {"fitted": {"shrink_s": base.shrink, "grow_s": base.grow, "repair_s": base.repair,
+                                 "restart_s": base.restart}}

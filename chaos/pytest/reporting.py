@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from diloco_chaos.chaos.report.suite import Row
+    from diloco_chaos.chaos.report.suite import SuiteRow
     from diloco_chaos.chaos.runner.run import Result
 
 RUN: pytest.StashKey[Result] = pytest.StashKey()
@@ -68,7 +68,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     suite_kept(rows)
 
 
-def _summary_row(outcome: str, report: Any) -> Row:
+def _summary_row(outcome: str, report: Any) -> SuiteRow:
     """The row of a report that bears one; a failure that was expected is marked as such."""
     from diloco_chaos.chaos.report.suite import EXPECTED
     row = _row(report)
@@ -76,12 +76,12 @@ def _summary_row(outcome: str, report: Any) -> Row:
     return row._replace(verdict=EXPECTED, why=f"{report.wasxfail}; {row.why}") if outcome == "xfailed" else row
 
 
-def _row(report: object) -> Row | None:
+def _row(report: object) -> SuiteRow | None:
     fields = getattr(report, _FIELD, None)
     if fields is None:
         return None
-    from diloco_chaos.chaos.report.suite import Row
-    return Row(*json.loads(fields))
+    from diloco_chaos.chaos.report.suite import SuiteRow
+    return SuiteRow(*json.loads(fields))
 
 
 def _attach(item: pytest.Item, report: pytest.TestReport, folder: Path) -> None:

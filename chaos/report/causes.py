@@ -34,16 +34,16 @@ _STALL_S, _STALL_TIMES, _MOST_STALLS = 1.0, 5.0, 6
 """So long, and so many times the median, a time without a merge is at the least to be called a stall."""
 
 
-def why(there: Presence, start: float, end: float) -> list[str]:
-    """What kept merges, or rounds, from being made between these times, in seconds since the run began."""
-    history, cluster = there.history, there.history.plan.cluster
-    moments = list(there.moments(start, end))
-    blocked = [one for one in moments if _blocked(history, one)]
-    if (seconds := sum(one.end - one.start for one in blocked)) < _MOST_OF * (end - start):
+def why(presence: Presence, start: float, end: float) -> list[str]:
+    """Say what kept merges, or rounds, from being made between two times, in seconds since the run began."""
+    history, cluster = presence.history, presence.history.plan.cluster
+    moments = list(presence.moments(start, end))
+    blocked = [moment for moment in moments if _blocked(history, moment)]
+    if (seconds := sum(moment.end - moment.start for moment in blocked)) < _MOST_OF * (end - start):
         return _consistent(history, moments, seconds)
     worst = max(_runs(blocked), key=lambda run: run[-1].end - run[0].start)
-    longest = max(worst, key=lambda one: one.end - one.start)
-    away = {one.node for one in longest.absent}
+    longest = max(worst, key=lambda moment: moment.end - moment.start)
+    away = {absence.node for absence in longest.absent}
     left = len(cluster.names) - len(away - {SYNCER})
     if history.plan.trainer.tells_rounds:
         head = f"{left} of {len(cluster.names)} workers were there"
@@ -57,8 +57,8 @@ def why(there: Presence, start: float, end: float) -> list[str]:
 
 
 def _blocked(history: History, moment: Moment) -> bool:
-    """Whether nothing could be made of it: of a trainer that tells rounds, whether anybody was away."""
-    away = {one.node for one in moment.absent}
+    """Say whether no merge could be made at this moment; for a trainer that reports rounds: whether any was absent."""
+    away = {absence.node for absence in moment.absent}
     cluster = history.plan.cluster
     if history.plan.trainer.tells_rounds:
         return bool(away)
@@ -66,14 +66,14 @@ def _blocked(history: History, moment: Moment) -> bool:
 
 
 def _runs(moments: Sequence[Moment]) -> list[list[Moment]]:
-    """Those that follow each other at once, together."""
-    found: list[list[Moment]] = []
-    for one in moments:
-        if found and found[-1][-1].end == one.start:
-            found[-1].append(one)
+    """Group moments that follow each other without a gap."""
+    runs: list[list[Moment]] = []
+    for moment in moments:
+        if runs and runs[-1][-1].end == moment.start:
+            runs[-1].append(moment)
         else:
-            found.append([one])
-    return found
+            runs.append([moment])
+    return runs
 
 
 class _Away(NamedTuple):
@@ -89,38 +89,39 @@ class _Away(NamedTuple):
 
 
 def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
-    """Who was away in these moments for a time that is worth telling, the longest first."""
-    found: dict[str, list[tuple[float, Absence]]] = {}
+    """Return each node's absence in these moments that is long enough to matter, the longest first."""
+    absences: dict[str, list[tuple[float, Absence]]] = {}
     for moment in moments:
-        for one in moment.absent:
-            found.setdefault(one.node, []).append((moment.end - moment.start, one))
-    told = []
-    for node, pieces in found.items():
+        for absence in moment.absent:
+            absences.setdefault(absence.node, []).append((moment.end - moment.start, absence))
+    totals = []
+    for node, pieces in absences.items():
         states: dict[str, float] = {}
-        for seconds, one in pieces:
-            states[one.state] = states.get(one.state, 0.0) + seconds
-        told.append(_Away(node, sum(states.values()), states, min(one.since for _, one in pieces),
-                          max(one.until for _, one in pieces),
-                          tuple({span.id: span for _, one in pieces for span in one.faults}.values())))
+        for seconds, absence in pieces:
+            states[absence.state] = states.get(absence.state, 0.0) + seconds
+        totals.append(_Away(node, sum(states.values()), states, min(absence.since for _, absence in pieces),
+                            max(absence.until for _, absence in pieces),
+                            tuple({span.id: span for _, absence in pieces for span in absence.faults}.values())))
     least = _WORTH_TELLING * sum(moment.end - moment.start for moment in moments)
-    return sorted((one for one in told if one.seconds >= least), key=lambda one: (-round(one.seconds, 1), one.since))
+    return sorted((total for total in totals if total.seconds >= least),
+                  key=lambda total: (-round(total.seconds, 1), total.since))
 
 
 def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
-    """Who was away, what it was, and from when to when; those for the same reason in one line."""
+    """List absent nodes, their states and times; nodes with the same state and faults share a line."""
     groups: dict[tuple[str, str], list[_Away]] = {}
-    for one in _away(history, moments):
-        state = max(one.states, key=lambda state: one.states[state])
-        groups.setdefault((state, _faults(history, one)), []).append(one)
-    return [f"{names([one.node for one in some])}  {state} {_when(history, some)}  {faults}"
-            for (state, faults), some in groups.items()]
+    for absence in _away(history, moments):
+        state = max(absence.states, key=lambda state: absence.states[state])
+        groups.setdefault((state, _faults(history, absence)), []).append(absence)
+    return [f"{names([absence.node for absence in group])}  {state} {_when(history, group)}  {faults}"
+            for (state, faults), group in groups.items()]
 
 
 def _when(history: History, away: Sequence[_Away]) -> str:
-    """From the first absence to the end of the last; where several come back one after the other, from when on."""
-    zero, first, last = history.origin, min(one.until for one in away), max(one.until for one in away)
+    """Show the time from the first absence to the last return; nodes that return one by one make it a range."""
+    zero, first, last = history.origin, min(absence.until for absence in away), max(absence.until for absence in away)
     back = f"{first - zero:.2f}-" if last - first >= _APART_S else ""
-    return f"{min(one.since for one in away) - zero:.2f} s to " + (
+    return f"{min(absence.since for absence in away) - zero:.2f} s to " + (
         "the end" if last >= history.end else f"{back}{last - zero:.2f} s")
 
 
@@ -136,19 +137,20 @@ def _named(history: History, span: Span) -> str:
 
 
 def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -> list[str]:
-    """Nothing proves it: who was away for a part of the time, and what was on meanwhile. `blocked_s`: for how long too
-    few were there."""
+    """List what may be a cause, without a proof: nodes that were absent for a part of the time, and the faults around
+    it. `blocked_s`: seconds in which too few nodes took part."""
     zero, start, end = history.origin, moments[0].start, moments[-1].end
-    away = [one._replace(since=max(start, one.since), until=min(end, one.until)) for one in _away(history, moments)]
+    away = [absence._replace(since=max(start, absence.since), until=min(end, absence.until))
+            for absence in _away(history, moments)]
     groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
-    for one in away:
-        states = [state for state, seconds in one.states.items() if seconds >= _WORTH_TELLING * one.seconds]
-        groups.setdefault((_faults(history, one), tuple(states)), []).append(one)
-    lines = [f"{names([one.node for one in some])}  {_when(history, some)}: " + ", ".join(
-        f"{state} {show_seconds(max(one.states[state] for one in some))}" for state in states) + f"  {faults}"
-        for (faults, states), some in list(groups.items())[:_MOST_LINES]]
+    for absence in away:
+        states = [state for state, seconds in absence.states.items() if seconds >= _WORTH_TELLING * absence.seconds]
+        groups.setdefault((_faults(history, absence), tuple(states)), []).append(absence)
+    lines = [f"{names([absence.node for absence in group])}  {_when(history, group)}: " + ", ".join(
+        f"{state} {show_seconds(max(absence.states[state] for absence in group))}" for state in states) + f"  {faults}"
+        for (faults, states), group in list(groups.items())[:_MOST_LINES]]
     near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)
-            and not any(span in one.faults for one in away)]
+            and not any(span in absence.faults for absence in away)]
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
@@ -160,25 +162,25 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
 
 
 def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
-    """Why each of those that failed did. What has been said of one is not said again of another."""
+    """Return the causes of each failed check; a check with the same causes as an earlier one names that one."""
     failed = [verdict for verdict in verdicts if verdict.verdict == "failed"]
     if not failed:
         return {}
-    found: dict[str, list[str]] = {}
-    there = Presence(history)  # a replay of the event log, once for all of them
+    reasons: dict[str, list[str]] = {}
+    presence = Presence(history)  # a replay of the event log, once for all of them
     for verdict in failed:
-        why_so = _causes(there, verdict)
-        same = next((name for name, lines in found.items() if lines == why_so), None)
-        found[verdict.name] = why_so if same is None else [f"for the same reason as {same}"]
-    return found
+        explanation = _causes(presence, verdict)
+        same = next((name for name, lines in reasons.items() if lines == explanation), None)
+        reasons[verdict.name] = explanation if same is None else [f"for the same reason as {same}"]
+    return reasons
 
 
-def _causes(there: Presence, verdict: Verdict) -> list[str]:
-    """Where the check tells when; else which faults were on at the time that it names, or all of them."""
-    history = there.history
+def _causes(presence: Presence, verdict: Verdict) -> list[str]:
+    """Explain the check's first window; without one, name the faults around the time in the evidence, or all."""
+    history = presence.history
     if verdict.windows:
-        return [*why(there, *verdict.windows[0]), *_of_the_mode(history, verdict)]
-    if verdict.name == _LOSS and (still := _longest_stall(there)):
+        return [*why(presence, *verdict.windows[0]), *_of_the_mode(history, verdict)]
+    if verdict.name == _LOSS and (still := _longest_stall(presence)):
         return still
     at = moment(verdict)
     spans = [span for span in history.spans if span.injected is not None]
@@ -205,16 +207,16 @@ def stalls(history: History) -> list[tuple[float, float]]:
     return [(start, end) for start, end in gaps if end - start >= max(_STALL_S, _STALL_TIMES * usual)]
 
 
-def _longest_stall(there: Presence) -> list[str]:
-    """Of a loss that is too high: what kept merges from being made for the longest time, where that is long."""
-    history = there.history
+def _longest_stall(presence: Presence) -> list[str]:
+    """Explain the longest time without a merge, as a cause of a loss that is too high; empty: it was short."""
+    history = presence.history
     gaps = history.still(history.origin, history.end, history.merges)
     start, end = max(gaps, key=lambda gap: gap[1] - gap[0], default=(0.0, 0.0))
     if end - start < _LONG_S:
         return []
     zero = history.origin
     return [f"consistent with {show_seconds(end - start)} without a merge, {start - zero:.2f}-{end - zero:.2f} s:",
-            *why(there, start, end)]
+            *why(presence, start, end)]
 
 
 def moment(verdict: Verdict) -> float | None:

@@ -105,8 +105,8 @@ def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
         with Terminal(console, f"mode {mode}, {number} of {len(by_mode)}", bool(backend.virtual)) as terminal:
             results[mode] = kept(run_plan(each, runs, terminal, backend))
         if results[mode].outcome.kind == "interrupted":
-            for one in results.values():
-                console.print(f"saved   {one.folder.path}", markup=False, highlight=False, soft_wrap=True)
+            for result in results.values():
+                console.print(f"saved   {result.folder.path}", markup=False, highlight=False, soft_wrap=True)
             raise KeyboardInterrupt
     return figures(results), {mode: result.history for mode, result in results.items() if _finished(result)}
 
@@ -133,10 +133,11 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
 
 
 def _unfelt(result: Result) -> str:
-    """A fault that a mode has no place for makes its run a calm one."""
-    told = [f"not every fault was observed: {'; '.join(verdict.evidence) or verdict.measured}"
-            for verdict in result.judgement.checks if verdict.name == "faults_verified" and verdict.verdict != "passed"]
-    return told[0] if told else ""
+    """Say which faults were not observed, so that the run was a calm one; empty: all were observed."""
+    unobserved = [f"not every fault was observed: {'; '.join(verdict.evidence) or verdict.measured}"
+                  for verdict in result.judgement.checks
+                  if verdict.name == "faults_verified" and verdict.verdict != "passed"]
+    return unobserved[0] if unobserved else ""
 
 
 def _finished(result: Result) -> bool:
@@ -148,13 +149,13 @@ def _wall(history: History) -> float:
     return history.end - history.origin
 
 
-def document(plan: Plan, found: Sequence[Compared]) -> dict[str, Any]:
-    """For programs."""
-    return {"scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest, "modes": [asdict(one) for one in found]}
+def document(plan: Plan, rows: Sequence[Compared]) -> dict[str, Any]:
+    """Return the comparison as a JSON object, with a row of figures for each mode."""
+    return {"scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest, "modes": [asdict(row) for row in rows]}
 
 
-def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History], console: Console) -> None:
-    """The table, and the losses over time."""
+def show(plan: Plan, rows: Sequence[Compared], histories: Mapping[str, History], console: Console) -> None:
+    """Print the table of figures, and a chart of the losses over time."""
     width = min(console.width, _WIDEST)
     faults = f"{len(plan.faults)} fault{'s' * (len(plan.faults) != 1)}"
     console.print(Text.assemble("\n", (plan.scenario, "bold"), f"  seed {plan.seed}, {faults}\n"))
@@ -162,18 +163,18 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
     table.add_column("mode", no_wrap=True)
     for name in ("goodput", "plan", "loss", "at time", "bytes/token", "stall", "took"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in found:
-        table.add_row(one.mode, *(_cell(one, *shape) for shape in (
+    for row in rows:
+        table.add_row(row.mode, *(_cell(row, *shape) for shape in (
             ("goodput", "{:.1%}"), ("predicted", "{:.0%}"), ("loss", "{:.4f}"), ("loss_at_equal_time", "{:.4f}"),
             ("bytes_per_token", "{:.2f}"), ("longest_stall_s", "{:.1f} s"), ("wall_s", "{:.0f} s"))))
     console.print(table, width=width)
-    saves = [f"{one.mode}: a checkpoint every {one.checkpoint_every} steps" for one in found if one.checkpoint_every]
+    saves = [f"{row.mode}: a checkpoint every {row.checkpoint_every} steps" for row in rows if row.checkpoint_every]
     for words in (*_LEGEND, *saves):
         console.print(words, style="dim", highlight=False)
-    for one in found:
-        if one.why:
-            console.print(f"{one.mode}: {one.why}", style="yellow", markup=False)
-        console.print(f"saved   {one.run}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    for row in rows:
+        if row.why:
+            console.print(f"{row.mode}: {row.why}", style="yellow", markup=False)
+        console.print(f"saved   {row.run}", style="dim", markup=False, highlight=False, soft_wrap=True)
     drawn = [charts.Curve(mode, *_LOOKS[mode], [(max(0.0, point.t - history.origin), point.loss)
                                                  for point in history.curve]) for mode, history in histories.items()]
     if drawn:
@@ -181,6 +182,6 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
         console.print(charts.chart(drawn, width - 1, 13, "s"), width=width)
 
 
-def _cell(one: Compared, name: str, shape: str) -> str:
-    value = getattr(one, name)
+def _cell(row: Compared, name: str, shape: str) -> str:
+    value = getattr(row, name)
     return "–" if value is None else shape.format(value)

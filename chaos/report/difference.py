@@ -56,19 +56,19 @@ def difference(before: Result, after: Result) -> Difference:
 
 
 def _warnings(before: Result, after: Result) -> list[str]:
-    one, other = before.history.plan, after.history.plan
+    first, second = before.history.plan, after.history.plan
     made = [result.folder.manifest().get("created") for result in (before, after)]
     late = [f"{before.folder.path.name} is the later one: what it broke is told as fixed; name it as the second"] if (
         all(isinstance(time, str) for time in made) and str(made[0]) > str(made[1])) else []
-    return late + _plans_apart(one, other)
+    return late + _plans_apart(first, second)
 
 
-def _plans_apart(one: Plan, other: Plan) -> list[str]:
-    if one.digest == other.digest:
+def _plans_apart(first: Plan, second: Plan) -> list[str]:
+    if first.digest == second.digest:
         return []
-    if one.scenario != other.scenario:
-        return [f"they are of different scenarios, {one.scenario} and {other.scenario}"]
-    parts = [name for name in type(one).model_fields if getattr(one, name) != getattr(other, name)]
+    if first.scenario != second.scenario:
+        return [f"they are of different scenarios, {first.scenario} and {second.scenario}"]
+    parts = [name for name in type(first).model_fields if getattr(first, name) != getattr(second, name)]
     return [f"their plans differ in {', '.join(parts) or 'the version that made them'}"]
 
 
@@ -85,62 +85,67 @@ class _Range(NamedTuple):
 
 
 def _usual(before: Result, after: Result) -> dict[str, _Range]:
-    """Of every check about a number, what it measured in other runs of the same scenario beside these two."""
-    found: dict[str, Past] = {}
+    """Return, for each check that measures a number, the range of it in the other runs of the same scenario."""
+    runs: dict[str, Past] = {}
     for result in (before, after):
-        found |= {run.run: run for run in earlier(result.folder, result.history.plan.scenario)}
-    found = {name: run for name, run in found.items() if name not in (before.folder.path.name, after.folder.path.name)}
+        runs |= {run.run: run for run in earlier(result.folder, result.history.plan.scenario)}
+    runs = {name: run for name, run in runs.items() if name not in (before.folder.path.name, after.folder.path.name)}
     figures: dict[str, list[Figure]] = {}
-    for run in found.values():
+    for run in runs.values():
         for name, verdict in run.checks.items():
             figures.setdefault(name, []).extend(figure for figure in verdict.figures[:1] if figure.value is not None)
-    return {name: _Range(min(values), max(values), some[0].unit, len(some)) for name, some in figures.items()
-            if len(some) >= _LEAST_RUNS and (values := [figure.value or 0.0 for figure in some])}
+    return {name: _Range(min(values), max(values), recorded[0].unit, len(recorded))
+            for name, recorded in figures.items()
+            if len(recorded) >= _LEAST_RUNS and (values := [figure.value or 0.0 for figure in recorded])}
 
 
 def _changes(left: ReportModel, right: ReportModel, usual: Mapping[str, _Range]) -> list[Change]:
-    had, has = ({check.name: check for check in model.checks} for model in (left, right))
-    found = []
-    for name in dict.fromkeys([*had, *has]):
-        one, other = had.get(name), has.get(name)
-        if one is None or other is None:
-            found.append(Change("only after" if one is None else "only before", name, _told(one), _told(other)))
-        elif one.verdict != other.verdict:
+    left_checks, right_checks = ({check.name: check for check in model.checks} for model in (left, right))
+    changes = []
+    for name in dict.fromkeys([*left_checks, *right_checks]):
+        before, after = left_checks.get(name), right_checks.get(name)
+        if before is None or after is None:
+            changes.append(Change("only after" if before is None else "only before", name, _described(before),
+                                  _described(after)))
+        elif before.verdict != after.verdict:
             kinds: dict[str, Kind] = {"failed": "broken", "passed": "fixed", "unknown": "changed"}
-            found.append(Change(kinds[other.verdict], name, _told(one), _told(other), str(usual.get(name, ""))))
-        elif one.measured != other.measured and not (one.figures and one.figures == other.figures):
-            of = usual.get(name)
-            value = other.figures[0].value if other.figures else None
-            within = of is not None and value is not None and of.least <= value <= of.most
-            found.append(Change("as usual" if within else "figure", name, one.measured, other.measured, str(of or "")))
-    return sorted(found, key=lambda change: _ORDER.index(change.kind))
+            changes.append(Change(kinds[after.verdict], name, _described(before), _described(after),
+                                  str(usual.get(name, ""))))
+        elif before.measured != after.measured and not (before.figures and before.figures == after.figures):
+            usual_range = usual.get(name)
+            value = after.figures[0].value if after.figures else None
+            within = usual_range is not None and value is not None and usual_range.least <= value <= usual_range.most
+            changes.append(Change("as usual" if within else "figure", name, before.measured, after.measured,
+                                  str(usual_range or "")))
+    return sorted(changes, key=lambda change: _ORDER.index(change.kind))
 
 
-def _told(check: CheckTold | None) -> str:
+def _described(check: CheckTold | None) -> str:
     return "-" if check is None else f"{VERDICTS[check.verdict]}: {check.measured}"
 
 
 def _figures(left: ReportModel, right: ReportModel) -> list[tuple[str, str, str]]:
-    told = [("seconds", f"{left.took:.1f}", f"{right.took:.1f}"),
-            *((f"tokens {fate}", f"{left.tokens.get(fate, 0):,}", f"{right.tokens.get(fate, 0):,}")
-              for fate in dict.fromkeys([*left.tokens, *right.tokens])),
-            ("loss", *(f"{model.curves[0].points[-1][1]:.4f}" if model.curves else "-" for model in (left, right)))]
-    return [(what, one, other) for what, one, other in told if one != other]
+    figures = [("seconds", f"{left.took:.1f}", f"{right.took:.1f}"),
+               *((f"tokens {fate}", f"{left.tokens.get(fate, 0):,}", f"{right.tokens.get(fate, 0):,}")
+                 for fate in dict.fromkeys([*left.tokens, *right.tokens])),
+               ("loss", *(f"{model.curves[0].points[-1][1]:.4f}" if model.curves else "-" for model in (left, right)))]
+    return [(what, before, after) for what, before, after in figures if before != after]
 
 
 def _parted(before: History, after: History) -> str:
-    """The first version of a fragment that is not the same, in the order in which the first run made them."""
-    there = {(merge.fragment, merge.version): merge for merge in after.merges if merge.fragment is not None}
+    """Describe the first fragment version that differs, in the order in which the first run made them; empty: none
+    differs."""
+    versions = {(merge.fragment, merge.version): merge for merge in after.merges if merge.fragment is not None}
     for merge in before.merges:
         if merge.fragment is None:
             return ""
-        other = there.get((merge.fragment, merge.version))
+        other = versions.get((merge.fragment, merge.version))
         what = f"version {merge.version} of fragment {merge.fragment}"
         at = merge.t - before.origin
         if other is None:
             return f"{what}, made at {at:.2f} s, was never made in the second run"
         if other.digest != merge.digest:
-            parts = [[part.learner for part in one.contributions] for one in (merge, other)]
-            who = "" if parts[0] == parts[1] else f": of {', '.join(parts[0])}, and of {', '.join(parts[1])}"
-            return f"{what}, made at {at:.2f} s and at {other.t - after.origin:.2f} s, is another one{who}"
+            parts = [[part.learner for part in version.contributions] for version in (merge, other)]
+            contributors = "" if parts[0] == parts[1] else f": of {', '.join(parts[0])}, and of {', '.join(parts[1])}"
+            return f"{what}, made at {at:.2f} s and at {other.t - after.origin:.2f} s, is another one{contributors}"
     return ""

@@ -212,7 +212,8 @@ def model_of(result: Result) -> ReportModel:
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
         faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
         stalls=[(start - zero, end - zero) for start, end in stalls(history)],
-        busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
+        busy=[(window.start - zero, window.end - zero, f"{window.why}; {window.numbers()}")
+              for window in interference(history)],
         merges=list(_merges(history, zero)), loss_unit=plan.trainer.loss_unit,
         loss_by=plan.trainer.counting.unit, curves=list(_curves(history)),
         tokens={"processed": accounting.processed, **dict(accounting.by_fate)},
@@ -233,10 +234,10 @@ def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:
 
 def _faults(history: History, zero: float) -> Iterable[FaultTold]:
     for span in history.spans:
-        found = measure(history, span)
-        yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=found.requested,
-                        trigger=span.planned.fault.describe_trigger(), observed=found.observed, verified=found.ok,
-                        reacted=found.reacted, planned=_planned(span),
+        measured = measure(history, span)
+        yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=measured.requested,
+                        trigger=span.planned.fault.describe_trigger(), observed=measured.observed, verified=measured.ok,
+                        reacted=measured.reacted, planned=_planned(span),
                         began=None if span.injected is None else span.injected - zero,
                         ended=None if span.ended is None else span.ended - zero)
 
@@ -282,8 +283,8 @@ def _rates(history: History, count: int, width: float) -> list[float]:
 
 
 def _curves(history: History) -> Iterable[CurveTold]:
-    told = [("this run", history.curve), *((kind, reference.curve) for kind, reference in history.references.items())]
-    for name, points in told:
+    curves = [("this run", history.curve), *((kind, reference.curve) for kind, reference in history.references.items())]
+    for name, points in curves:
         known = [(float(point.processed), point.loss) for point in points if isfinite(point.loss)]
         if known:
             yield CurveTold(name=name, points=known)
@@ -300,6 +301,6 @@ def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
 
 
 def _fields(event: Event) -> str:
-    told: Sequence[str] = [f"{name} {value}" for name, value in event.payload()
-                           if isinstance(value, (str, int, float, list))]
-    return shortened(", ".join(told), _LONGEST)
+    fields: Sequence[str] = [f"{name} {value}" for name, value in event.payload()
+                             if isinstance(value, (str, int, float, list))]
+    return shortened(", ".join(fields), _LONGEST)

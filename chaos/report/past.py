@@ -45,27 +45,27 @@ def past(run: RunFolder) -> Past:
 
 
 def earlier(run: RunFolder, scenario: str, most: int = _MOST) -> list[Past]:
-    """Runs of the same scenario beside it that were before it, the newest of them, the oldest first."""
-    there = [path for path in all_runs(run.path.parent) if f"-{scenario}-" in path.name and path.name < run.path.name]
-    found: list[Past] = []
-    for path in reversed(there):
-        if len(found) == most:
+    """Return up to `most` earlier runs of the same scenario from the same folder: the newest ones, oldest first."""
+    paths = [path for path in all_runs(run.path.parent) if f"-{scenario}-" in path.name and path.name < run.path.name]
+    runs: list[Past] = []
+    for path in reversed(paths):
+        if len(runs) == most:
             break
-        if (one := past(RunFolder(path))).scenario == scenario:
-            found.append(one)
-    return found[::-1]
+        if (candidate := past(RunFolder(path))).scenario == scenario:
+            runs.append(candidate)
+    return runs[::-1]
 
 
-def _verdict(told: object) -> Verdict | None:
+def _verdict(recorded: object) -> Verdict | None:
     try:
-        return Verdict.model_validate(told)
+        return Verdict.model_validate(recorded)
     except ValidationError:
         return None
 
 
-def _list(told: object) -> list[object]:
-    return told if isinstance(told, list) else []
+def _list(recorded: object) -> list[object]:
+    return recorded if isinstance(recorded, list) else []
 
 
-def _seed(told: object) -> int | str:
-    return told if isinstance(told, int) else ""
+def _seed(recorded: object) -> int | str:
+    return recorded if isinstance(recorded, int) else ""

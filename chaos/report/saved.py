@@ -13,7 +13,7 @@ from diloco_chaos.chaos.report.forms.page import PAGE, report_html
 from diloco_chaos.chaos.report.forms.registry import html
 from diloco_chaos.chaos.report.model import model_of
 from diloco_chaos.chaos.report.past import earlier
-from diloco_chaos.chaos.report.suite import Row
+from diloco_chaos.chaos.report.suite import SuiteRow
 from diloco_chaos.chaos.runner.run import REPORT, Result, document
 from diloco_chaos.harness.base.errors import printable
 
@@ -53,13 +53,13 @@ def again(result: Result) -> None:
 
 
 def stale(folder: RunFolder) -> bool:
-    """Whether a run has no page, or one that is older than what it tells of."""
+    """Say whether a run's page is missing, or older than the report or the tape that it is made from."""
     page = folder.path / PAGE
-    told = [folder.path / REPORT, *(folder.path / "tape").iterdir()]
-    return not page.is_file() or any(path.stat().st_mtime > page.stat().st_mtime for path in told if path.is_file())
+    sources = [folder.path / REPORT, *(folder.path / "tape").iterdir()]
+    return not page.is_file() or any(path.stat().st_mtime > page.stat().st_mtime for path in sources if path.is_file())
 
 
-def suite_kept(rows: Sequence[Row]) -> None:
+def suite_kept(rows: Sequence[SuiteRow]) -> None:
     """Several runs, told together on the page of CI."""
     if rows:
         _summed_up(suite_markdown(rows))

@@ -38,19 +38,19 @@ def story(result: Result, verbose: bool = False) -> list[str]:
     lines, why = _strangers(result), causes(result.history, result.judgement.checks)
     for verdict in sorted(bad, key=lambda verdict: verdict.verdict == "failed"):  # what failed comes last: it is read
         if verdict.name not in doubted:
-            lines += _one(result, verdict, why.get(verdict.name, []), verbose)
+            lines += _check_lines(result, verdict, why.get(verdict.name, []), verbose)
     if doubted:
         lines += [f"? inconclusive for that reason: {', '.join(doubted)}"]
     return _logs(result, verbose) + lines
 
 
-def _one(result: Result, verdict: Verdict, why: Sequence[str], verbose: bool) -> list[str]:
+def _check_lines(result: Result, verdict: Verdict, why: Sequence[str], verbose: bool) -> list[str]:
     lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.allowed)}"]
     lines += [f"    {line}" for line in why]
-    told = verdict.lines if verbose else verdict.lines[:_MOST_LINES]
-    lines += [f"    {text(line, result.history.origin)}" for line in told]
-    if len(told) < len(verdict.lines):
-        lines.append(f"    and {len(verdict.lines) - len(told)} more (--verbose)")
+    shown = verdict.lines if verbose else verdict.lines[:_MOST_LINES]
+    lines += [f"    {text(line, result.history.origin)}" for line in shown]
+    if len(shown) < len(verdict.lines):
+        lines.append(f"    and {len(verdict.lines) - len(shown)} more (--verbose)")
     at = moment(verdict)
     if verbose and verdict.verdict == "failed" and at is not None:
         lines += [f"    {line}" for line in _around(result, at)]
@@ -80,28 +80,29 @@ def _limit(allowed: Bound) -> str:
 
 
 def _strangers(result: Result) -> list[str]:
-    """Who had no business here, before anything else is blamed."""
-    found = usurpations(result.history)
-    more = [f"    and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
+    """List the impersonations that the event log shows, before anything else is blamed; empty: there were none."""
+    intrusions = usurpations(result.history)
+    more = [f"    and {len(intrusions) - _MOST_EVENTS} times more"] if len(intrusions) > _MOST_EVENTS else []
     return ["somebody else who has this run's token took part; what follows may be their doing",
-            *(f"    {text(line, result.history.origin)}" for line in found[:_MOST_EVENTS]), *more] if found else []
+            *(f"    {text(line, result.history.origin)}" for line in intrusions[:_MOST_EVENTS]),
+            *more] if intrusions else []
 
 
 def _around(result: Result, at: float) -> list[str]:
     tape = result.history.tape
     events = [event for event in tape.named(*set(tape.names) - QUIET) if abs(event.t - at) <= _AROUND_S]
     events.sort(key=lambda event: abs(event.t - at))
-    there, zero = result.history.plan.cluster.all_nodes, result.history.origin
-    return [_line(event, SYNCER in there, zero)
+    nodes, zero = result.history.plan.cluster.all_nodes, result.history.origin
+    return [_line(event, SYNCER in nodes, zero)
             for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
 
 
 def _line(event: Event, hub: bool, zero: float) -> str:
-    """`hub`: there is a coordinator; else what it records is what logs told."""
+    """Show an event in one line. `hub`: the run has a coordinator; without one its events were read from logs."""
     fields = ", ".join(f"{name} {value}" for name, value in event.payload()
                        if isinstance(value, (str, int, float)))
-    who = f"{event.node}.{event.inc}" if hub or event.node != SYNCER else "by the logs:"
-    return shortened(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}", _WIDEST)
+    source = f"{event.node}.{event.inc}" if hub or event.node != SYNCER else "by the logs:"
+    return shortened(f"{event.t - zero:7.2f} s  {source} {event.event}  {fields}", _WIDEST)
 
 
 def _logs(result: Result, verbose: bool) -> list[str]:

@@ -15,7 +15,7 @@ EXPECTED = "FAILED, as expected"
 _RECOVERY = ("reintegration", "self_healing")
 
 
-class Row(NamedTuple):
+class SuiteRow(NamedTuple):
     """A run in a table; plain words, for other processes to have."""
 
     scenario: str
@@ -38,21 +38,21 @@ class Row(NamedTuple):
         return name, self.verdict, self.tightest, self.recovery, self.goodput, self.loss_gap
 
 
-def row_of(result: Result) -> Row:
+def row_of(result: Result) -> SuiteRow:
     """The line of a run that was judged."""
     plan, checks = result.history.plan, {check.name: check for check in result.judgement.checks}
     code = exit_code(result)
     recovery = next((_cell(checks[name]) for name in _RECOVERY if name in checks), "")
-    return Row(plan.scenario, plan.seed, WORDS[code], margin(nearest_limit(checks.values())), recovery,
+    return SuiteRow(plan.scenario, plan.seed, WORDS[code], margin(nearest_limit(checks.values())), recovery,
                _cell(checks.get("goodput")), _gaps(checks.get("loss_parity")), str(result.folder.path),
                headline(result) if code else "")
 
 
-def margin(found: tuple[str, float] | None) -> str:
-    """Of what `nearest_limit` found: the check, and how much of the room to its limit is left."""
-    if found is None:
+def margin(nearest: tuple[str, float] | None) -> str:
+    """Describe the result of `nearest_limit`: the check, and the share of the room to its limit that is left."""
+    if nearest is None:
         return ""
-    name, share = found
+    name, share = nearest
     return f"{name} {1 - share:+.0%}" if share < 10 else f"{name} far beyond"
 
 

@@ -53,10 +53,10 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
 
 
 def show_interrupted(result: Result, console: Console) -> None:
-    """Of a run that was stopped with Ctrl-C, in a few lines: where it is, and how it goes on."""
+    """Print a few lines about a run that was stopped with Ctrl-C: where its folder is, and how you resume it."""
     plan = result.history.plan
-    told = [plan.scenario, result.outcome.message, f"seed {plan.seed}", show_seconds(result.took)]
-    line = Text(WORDS[exit_code(result)], "bold yellow").append(f"  {' · '.join(told)}\n")
+    parts = [plan.scenario, result.outcome.message, f"seed {plan.seed}", show_seconds(result.took)]
+    line = Text(WORDS[exit_code(result)], "bold yellow").append(f"  {' · '.join(parts)}\n")
     console.print(line.append_text(_commands(result, brief=True)), soft_wrap=True, end="")
 
 
@@ -103,23 +103,24 @@ def _timeline(result: Result, width: int) -> list[RenderableType]:
         return []
     end = result.history.end
     zero = result.history.zero if result.history.zero is not None else 0.0
-    found = interference(result.history)
-    busy = [charts.windows("machine", [(one.start, one.end) for one in found], 0.0, end, width)] if found else []
+    interferences = interference(result.history)
+    busy = [charts.windows("machine", [(span.start, span.end) for span in interferences], 0.0, end,
+                           width)] if interferences else []
     still = [window for verdict in result.judgement.checks if verdict.name == _STALL for window in verdict.windows]
     stalls = [charts.windows("stalls", still, 0.0, end, width)] if still else []
     return [_title("Timeline", "seconds since the steady state"),
             charts.lanes(view, 0.0, end, width, most=_MOST_LANES), *stalls, *busy,
-            charts.scale(0.0, end, zero, width), charts.legend(view), *_machine(found, zero)]
+            charts.scale(0.0, end, zero, width), charts.legend(view), *_machine(interferences, zero)]
 
 
-def _machine(found: list[Interference], zero: float) -> list[RenderableType]:
-    """What else went on on it, the longest first."""
-    if not found:
+def _machine(interferences: list[Interference], zero: float) -> list[RenderableType]:
+    """List the times in which other work had this machine, the longest first."""
+    if not interferences:
         return []
-    lines = [f"{one.start - zero:.1f} s to {one.end - zero:.1f} s: {one.why}; {one.numbers()}"
-             for one in sorted(found, key=lambda one: one.start - one.end)[:_MOST_WINDOWS]]
-    if len(found) > _MOST_WINDOWS:
-        lines.append(f"and {len(found) - _MOST_WINDOWS} shorter times")
+    lines = [f"{span.start - zero:.1f} s to {span.end - zero:.1f} s: {span.why}; {span.numbers()}"
+             for span in sorted(interferences, key=lambda span: span.start - span.end)[:_MOST_WINDOWS]]
+    if len(interferences) > _MOST_WINDOWS:
+        lines.append(f"and {len(interferences) - _MOST_WINDOWS} shorter times")
     return [_title("This machine", "had other things to do"), Text("\n".join(lines))]
 
 
@@ -152,8 +153,8 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
     rounds = result.history.plan.trainer.tells_rounds
-    title, unit, of = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
-    curves = [charts.Curve(*look, [(point.processed / of, point.loss) for point in points if isfinite(point.loss)])
+    title, unit, scale = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
+    curves = [charts.Curve(*look, [(point.processed / scale, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title(title, "no number any more: a curve has diverged")]
@@ -201,9 +202,9 @@ def _wire(result: Result) -> list[RenderableType]:
 def _story(result: Result, verbose: bool) -> list[RenderableType]:
     lines = story(result, verbose)
     looks = {mark: _STYLES[verdict] for verdict, mark in MARKS.items()}
-    found = [Padding(Text(line.lstrip(), looks.get(line[:1], "")), (0, 0, 0, len(line) - len(line.lstrip())))
-             for line in lines]
-    return [_title("What went wrong", "seconds since the steady state"), *found] if lines else []
+    paragraphs = [Padding(Text(line.lstrip(), looks.get(line[:1], "")), (0, 0, 0, len(line) - len(line.lstrip())))
+                  for line in lines]
+    return [_title("What went wrong", "seconds since the steady state"), *paragraphs] if lines else []
 
 
 def _passed(result: Result, verbose: bool) -> list[RenderableType]:
@@ -217,26 +218,26 @@ def _passed(result: Result, verbose: bool) -> list[RenderableType]:
 
 
 def _last(result: Result) -> Text:
-    """The verdict, in a line: and why where it is not one of a check."""
+    """Return the verdict in one line, above it what to change and why, where the run as a whole proves nothing."""
     plan, code, checks = result.history.plan, exit_code(result), result.judgement.checks
     text = Text()
     if to_change := change(result):
         text.append("to change  ", "bold yellow").append(f"{to_change}\n")
     if why := because(result):
         text.append(f"{why}\n", "yellow")
-    told = [plan.scenario]
+    parts = [plan.scenario]
     for word in ("failed", "unknown"):
         if named := [verdict.name for verdict in checks if verdict.verdict == word]:
-            told.append(f"{len(named)} of {len(checks)} checks {VERDICTS[word]}: {', '.join(named[:_MOST_NAMED])}"
-                        + (", ..." if len(named) > _MOST_NAMED else ""))
-    told += [] if len(told) > 1 or not checks else [f"{len(checks)} checks"]
-    if result.history.spans and all(one.verdict != "unknown" for one in checks if one.name == _VERIFIED):
+            parts.append(f"{len(named)} of {len(checks)} checks {VERDICTS[word]}: {', '.join(named[:_MOST_NAMED])}"
+                         + (", ..." if len(named) > _MOST_NAMED else ""))
+    parts += [] if len(parts) > 1 or not checks else [f"{len(checks)} checks"]
+    if result.history.spans and all(verdict.verdict != "unknown" for verdict in checks if verdict.name == _VERIFIED):
         seen = sum(measure(result.history, span).ok for span in result.history.spans)
-        told.append(f"{seen} of {len(result.history.spans)} faults verified")
+        parts.append(f"{seen} of {len(result.history.spans)} faults verified")
     took = show_seconds(result.took) + (" of virtual time" if result.folder.place == _VIRTUAL else "")
-    told += [f"seed {plan.seed}", *filter(None, [result.folder.place]), took]
+    parts += [f"seed {plan.seed}", *filter(None, [result.folder.place]), took]
     return text.append(WORDS[code], {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
-        f"  {' · '.join(told)}")
+        f"  {' · '.join(parts)}")
 
 
 def _foot(result: Result) -> RenderableType:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.faults import Fault, FaultContext, Observation
-from diloco_chaos.harness.base.machine import Watch
+from diloco_chaos.harness.base.machine import MachineWatch
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Recorder
 from diloco_chaos.harness.places.capabilities import Watched
@@ -138,7 +138,7 @@ class LiveStage:
         self.cluster = Cluster(make(self.run, self.record, undo_log))
         self.prober: Prober = LiveProber(undo_log.token)
         self._watched = self.cluster.having(Watched)  # where nodes are elsewhere, their agents tell what they use
-        self._watch = Watch(self._pids, "" if self._watched else undo_log.token, self.run)
+        self._watch = MachineWatch(self._pids, "" if self._watched else undo_log.token, self.run)
 
     def _pids(self) -> list[int]:
         return [state.pid for state in self.cluster.states().values() if state.pid]

@@ -91,7 +91,7 @@ class _Counters:
     memory_left: float
 
 
-class Watch:
+class MachineWatch:
     """Looks at the machine whenever it is asked to, at most once a second."""
 
     def __init__(self, roots: Callable[[], Collection[int]], token: str, folder: Path,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from diloco_chaos.harness.fleet.fleet import Fleet, Mode
 
 
-class Cell(NamedTuple):
+class PublishedCell(NamedTuple):
     """One number of the published table."""
 
     chips: int
@@ -24,15 +24,15 @@ class Cell(NamedTuple):
 
 _SMALL, _LARGE = 1_200_000, 2_400_000
 PUBLISHED = (
-    Cell(_SMALL, "data_parallel", 1, 0.27),
-    Cell(_SMALL, "elastic_data_parallel", 1, 0.58),
-    Cell(_SMALL, "decoupled", 2, 0.70),
-    Cell(_SMALL, "decoupled", 8, 0.88),
-    Cell(_SMALL, "decoupled", 16, 0.93),
-    Cell(_LARGE, "data_parallel", 1, 0.18),
-    Cell(_LARGE, "elastic_data_parallel", 1, 0.40),
-    Cell(_LARGE, "decoupled", 8, 0.80),
-    Cell(_LARGE, "decoupled", 16, 0.86),
+    PublishedCell(_SMALL, "data_parallel", 1, 0.27),
+    PublishedCell(_SMALL, "elastic_data_parallel", 1, 0.58),
+    PublishedCell(_SMALL, "decoupled", 2, 0.70),
+    PublishedCell(_SMALL, "decoupled", 8, 0.88),
+    PublishedCell(_SMALL, "decoupled", 16, 0.93),
+    PublishedCell(_LARGE, "data_parallel", 1, 0.18),
+    PublishedCell(_LARGE, "elastic_data_parallel", 1, 0.40),
+    PublishedCell(_LARGE, "decoupled", 8, 0.80),
+    PublishedCell(_LARGE, "decoupled", 16, 0.86),
 )
 FITTED = (PUBLISHED[0], PUBLISHED[1], PUBLISHED[3])
 """All at 1.2 million chips: whatever stands at 2.4 million is predicted."""
@@ -61,9 +61,9 @@ def fitted(base: Fleet | None = None) -> Fleet:
 def swept(base: Fleet) -> list[Fleet]:
     """Every way to train of the table with each of these numbers of chips, way by way."""
     ways = dict.fromkeys((cell.mode, cell.learners) for cell in PUBLISHED)
-    return [fleet_of(Cell(chips, mode, learners, 0.0), base) for mode, learners in ways for chips in SWEPT]
+    return [fleet_of(PublishedCell(chips, mode, learners, 0.0), base) for mode, learners in ways for chips in SWEPT]
 
 
-def fleet_of(cell: Cell, base: Fleet) -> Fleet:
+def fleet_of(cell: PublishedCell, base: Fleet) -> Fleet:
     """The same fleet with that many chips, trained in that way."""
     return base.model_copy(update={"chips": cell.chips, "mode": cell.mode, "learners": cell.learners})

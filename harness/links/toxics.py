@@ -75,12 +75,12 @@ class Attributes:
 
 
 @dataclass(frozen=True)
-class Noop(Attributes):
+class NoopAttributes(Attributes):
     """Does nothing."""
 
 
 @dataclass(frozen=True)
-class Latency(Attributes):
+class LatencyAttributes(Attributes):
     """Delays every chunk by `latency` +/- `jitter` milliseconds."""
 
     latency: int = 0
@@ -95,7 +95,7 @@ class Latency(Attributes):
 
 
 @dataclass(frozen=True)
-class Bandwidth(Attributes):
+class BandwidthAttributes(Attributes):
     """Carries at most `rate` KB/s; at 0 nothing gets on until the rate changes or the toxic is removed."""
 
     rate: int = 0
@@ -106,7 +106,7 @@ class Bandwidth(Attributes):
 
 
 @dataclass(frozen=True)
-class Timeout(Attributes):
+class TimeoutAttributes(Attributes):
     """Drops all data; closes the connection after `timeout` ms without any, or on removal (0: then only)."""
 
     timeout: int = 0
@@ -120,7 +120,7 @@ class Timeout(Attributes):
 
 
 @dataclass(frozen=True)
-class ResetPeer(Attributes):
+class ResetPeerAttributes(Attributes):
     """Resets the connection `timeout` ms after the first data, which is dropped with all that follows.
 
     An end of the stream counts as data; an idle connection stays open. Once the time runs, nothing stops it.
@@ -134,7 +134,7 @@ class ResetPeer(Attributes):
 
 
 @dataclass(frozen=True)
-class SlowClose(Attributes):
+class SlowCloseAttributes(Attributes):
     """Holds the end of the stream for `delay` ms; changing a toxic of this direction starts the time anew."""
 
     delay: int = 0
@@ -145,7 +145,7 @@ class SlowClose(Attributes):
 
 
 @dataclass(frozen=True)
-class Slicer(Attributes):
+class SlicerAttributes(Attributes):
     """Cuts chunks into slices of `average_size` +/- `size_variation` bytes, `delay` microseconds apart."""
 
     average_size: int = 0
@@ -164,7 +164,7 @@ class Slicer(Attributes):
 
 
 @dataclass(frozen=True)
-class LimitData(Attributes):
+class LimitDataAttributes(Attributes):
     """Lets exactly `bytes` bytes through and closes the connection then; at 0, at the first data."""
 
     bytes: int = 0
@@ -175,8 +175,9 @@ class LimitData(Attributes):
 
 
 REGISTRY: Mapping[str, type[Attributes]] = {
-    "noop": Noop, "latency": Latency, "bandwidth": Bandwidth, "timeout": Timeout, "reset_peer": ResetPeer,
-    "slow_close": SlowClose, "slicer": Slicer, "limit_data": LimitData}
+    "noop": NoopAttributes, "latency": LatencyAttributes, "bandwidth": BandwidthAttributes,
+    "timeout": TimeoutAttributes, "reset_peer": ResetPeerAttributes, "slow_close": SlowCloseAttributes,
+    "slicer": SlicerAttributes, "limit_data": LimitDataAttributes}
 
 
 @dataclass(frozen=True)

@@ -92,18 +92,18 @@ CELLS = Task(measure, Cell, Measured)
 
 def measured(keys: Sequence[Key], cell_of: Callable[[Key], Cell], workers: Workers[Cell, Measured]
              ) -> dict[Key, Measured]:
-    """What was measured in the cell of each key.
+    """Run the cell of each key, and return what was measured in it, by key.
 
     Raises:
         WorkersError: workers die again and again.
     """
     cells = [cell_of(key).model_copy(update={"number": number}) for number, key in enumerate(keys)]
-    return dict(zip(keys, sorted(workers.run(cells), key=lambda one: one.number), strict=True))
+    return dict(zip(keys, sorted(workers.run(cells), key=lambda result: result.number), strict=True))
 
 
 def repeated(keys: Sequence[Key], cell_of: Callable[[Key], Cell], runs: int, workers: Workers[Cell, Measured]
              ) -> dict[Key, list[Measured]]:
-    """The same of several runs of each cell, whose seeds follow on its own.
+    """Run each cell `runs` times, with the seeds that follow its own, and return what was measured, by key.
 
     Raises:
         WorkersError: as `measured`.
@@ -111,5 +111,5 @@ def repeated(keys: Sequence[Key], cell_of: Callable[[Key], Cell], runs: int, wor
     def seeded(run: tuple[Key, int]) -> Cell:
         cell = cell_of(run[0])
         return cell.model_copy(update={"seed": cell.seed + run[1]})
-    found = measured(list(product(keys, range(runs))), seeded, workers)
-    return {key: [found[key, run] for run in range(runs)] for key in keys}
+    results = measured(list(product(keys, range(runs))), seeded, workers)
+    return {key: [results[key, run] for run in range(runs)] for key in keys}

@@ -45,7 +45,7 @@ class FailedShare(BaseModel):
         return list(dict.fromkeys(min(round(share * self.learners), self.learners - 1) for share in (0.0, *self.gone)))
 
 
-class Row(NamedTuple):
+class FailedShareRow(NamedTuple):
     """Of a mode, while so many are gone."""
 
     mode: Way
@@ -59,23 +59,23 @@ class Row(NamedTuple):
     """The same when the run with everybody is over."""
 
 
-def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[Row]:
-    """All rows, mode by mode.
+def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[FailedShareRow]:
+    """Run all cells, and return the rows, mode by mode.
 
     Raises:
         WorkersError: workers die again and again.
     """
     keys = list(product(asked.mode, asked.counts))
-    found = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
-    return [_row(way, count, found[way, count], found[way, 0]) for way, count in keys]
+    results = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
+    return [_row(way, count, results[way, count], results[way, 0]) for way, count in keys]
 
 
-def _row(way: Way, count: int, runs: Sequence[Measured], whole: Sequence[Measured]) -> Row:
-    """`whole`: the runs with everybody, of the same seeds."""
+def _row(way: Way, count: int, runs: Sequence[Measured], whole: Sequence[Measured]) -> FailedShareRow:
+    """Return a mode's row, means over its runs. `whole`: the runs with all learners, with the same seeds."""
     pairs = list(zip(runs, whole, strict=True))
-    return Row(way, count, mean(one.tokens_per_s / other.tokens_per_s for one, other in pairs),
-               mean(one.learned(math.inf) for one in runs) if all(one.finished for one in runs) else None,
-               mean(one.learned(other.lasted) for one, other in pairs))
+    return FailedShareRow(way, count, mean(run.tokens_per_s / whole_run.tokens_per_s for run, whole_run in pairs),
+               mean(run.learned(math.inf) for run in runs) if all(run.finished for run in runs) else None,
+               mean(run.learned(whole_run.lasted) for run, whole_run in pairs))
 
 
 def _cell(asked: FailedShare, way: Way, gone: int) -> Cell:

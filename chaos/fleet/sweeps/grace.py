@@ -52,7 +52,7 @@ class Grace(BaseModel):
         return self
 
 
-class Row(NamedTuple):
+class GraceRow(NamedTuple):
     """Of a gamma and a rate, means over the runs."""
 
     gamma: float
@@ -64,20 +64,20 @@ class Row(NamedTuple):
     """Final loss above its floor; None: not all runs processed their budget."""
 
 
-def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[Row]:
-    """All rows, gamma by gamma.
+def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[GraceRow]:
+    """Run all cells, and return the rows, gamma by gamma.
 
     Raises:
         WorkersError: workers die again and again.
     """
     keys = list(product(asked.gamma, asked.rate))
-    found = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
-    return [_row(gamma, rate, found[gamma, rate]) for gamma, rate in keys]
+    results = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
+    return [_row(gamma, rate, results[gamma, rate]) for gamma, rate in keys]
 
 
-def _row(gamma: float, rate: float, runs: Sequence[Measured]) -> Row:
-    excess = [one.excess for one in runs if one.excess is not None]
-    return Row(gamma, rate, mean(one.contributors for one in runs), mean(one.tokens_per_s for one in runs),
+def _row(gamma: float, rate: float, runs: Sequence[Measured]) -> GraceRow:
+    excess = [run.excess for run in runs if run.excess is not None]
+    return GraceRow(gamma, rate, mean(run.contributors for run in runs), mean(run.tokens_per_s for run in runs),
                mean(excess) if len(excess) == len(runs) else None)
 
 

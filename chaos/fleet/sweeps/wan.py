@@ -58,7 +58,7 @@ class Place(NamedTuple):
     rate: float
 
 
-class Row(NamedTuple):
+class WanRow(NamedTuple):
     """And what was measured there."""
 
     place: Place
@@ -66,16 +66,16 @@ class Row(NamedTuple):
     """Merged tokens per second, as a share of the same mode's where the links cost nothing."""
 
 
-def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[Row]:
-    """All rows, in the order of the axes.
+def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[WanRow]:
+    """Run all cells, and return the rows, in the order of the axes.
 
     Raises:
         WorkersError: workers die again and again.
     """
     places = [Place(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
     keys = list(product([None, *places], wan.mode))
-    found = measured(keys, lambda key: _cell(wan, *key), workers)
-    return [Row(place, {way: found[place, way].tokens_per_s / found[None, way].tokens_per_s for way in wan.mode})
+    results = measured(keys, lambda key: _cell(wan, *key), workers)
+    return [WanRow(place, {way: results[place, way].tokens_per_s / results[None, way].tokens_per_s for way in wan.mode})
             for place in places]
 
 
@@ -87,11 +87,11 @@ def _cell(wan: Wan, place: Place | None, way: Way) -> Cell:
     return Cell(cluster=cluster, faults=faults, deadline=wan.lasts, payload=place.parameters / VALUES, seed=wan.seed)
 
 
-def least_rate(rows: Sequence[Row], way: Way) -> float | None:
-    """Gbit/s: the lowest rate from which on, among these rows, a mode keeps its pace; None: it does at none."""
-    found = None
-    for row in sorted(rows, key=lambda one: -one.place.rate):
+def least_rate(rows: Sequence[WanRow], way: Way) -> float | None:
+    """Return the lowest rate, in Gbit/s, from which on a mode keeps its pace in these rows; None: it never does."""
+    least = None
+    for row in sorted(rows, key=lambda row: -row.place.rate):
         if row.kept[way] < KEEPS:
             break
-        found = row.place.rate
-    return found
+        least = row.place.rate
+    return least

@@ -46,10 +46,10 @@ class Axis(NamedTuple):
         return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 2)
 
     def ticks(self, most: int = _TICKS) -> list[Tick]:
-        """Round numbers, not too many."""
+        """Return round numbers on this axis, about `most` of them, each with its place."""
         raw = ((self.high - self.low) or 1.0) / most
         power = 10.0 ** math.floor(math.log10(raw))
-        step = next((one * power for one in _STEPS if one * power >= raw), 10 * power)
+        step = next((factor * power for factor in _STEPS if factor * power >= raw), 10 * power)
         first = math.ceil(self.low / step)
         return [Tick(self(number * step), f"{number * step:g}")
                 for number in range(first, math.floor(self.high / step) + 1)]
@@ -66,14 +66,15 @@ class Rate(NamedTuple):
 
 
 def rate(model: ReportModel, time: Axis) -> Rate:
-    """The two curves above the lanes."""
-    most = max((one.rate for one in model.merges), default=0.0) or 1.0
-    nodes = max([model.quorum, *(math.ceil(one.contributors) for one in model.merges)])
+    """Draw the two curves above the lanes: merges a second, and mean contributors of a merge."""
+    most = max((window.rate for window in model.merges), default=0.0) or 1.0
+    nodes = max([model.quorum, *(math.ceil(window.contributors) for window in model.merges)])
     up, people = Axis(0.0, most, RATE, 6.0), Axis(0.0, nodes, RATE, 6.0)
-    middles = [(one.start + one.end) / 2 for one in model.merges]
-    together = groupby(zip(middles, model.merges, strict=True), key=lambda one: one[1].contributors > 0)
-    parts = [_path([(time(t), people(one.contributors)) for t, one in group]) for there, group in together if there]
-    return Rate(_path([(time(t), up(one.rate)) for t, one in zip(middles, model.merges, strict=True)]),
+    middles = [(window.start + window.end) / 2 for window in model.merges]
+    together = groupby(zip(middles, model.merges, strict=True), key=lambda point: point[1].contributors > 0)
+    parts = [_path([(time(t), people(window.contributors)) for t, window in group])
+             for merging, group in together if merging]
+    return Rate(_path([(time(t), up(window.rate)) for t, window in zip(middles, model.merges, strict=True)]),
                 "".join(parts), up, people, people(model.quorum))
 
 
@@ -130,16 +131,16 @@ def loss(model: ReportModel) -> Loss | None:
     if not model.curves:
         return None
     points = [point for curve in model.curves for point in curve.points]
-    of = 1.0 if model.loss_by == "rounds" else 1e6
-    across = Axis(0.0, max(x for x, _ in points) / of or 1.0, 50.0, WIDTH)
+    scale = 1.0 if model.loss_by == "rounds" else 1e6
+    across = Axis(0.0, max(x for x, _ in points) / scale or 1.0, 50.0, WIDTH)
     up = Axis(min(y for _, y in points), max(y for _, y in points), LOSS - 20, 8.0)
-    lines = [Line(curve.name, _path([(across(x / of), up(y)) for x, y in curve.points]), curve.points[-1][1])
+    lines = [Line(curve.name, _path([(across(x / scale), up(y)) for x, y in curve.points]), curve.points[-1][1])
              for curve in model.curves]
     own, *others = model.curves
     apart = _apart(own, others[0]) if others and own.name == "this run" else []
     most = max((abs(y) for _, y in apart), default=0.0) or 1.0
     between = Axis(-most, most, 70.0, 6.0)
-    return Loss(lines, across, up, _path([(across(x / of), between(y)) for x, y in apart]), between,
+    return Loss(lines, across, up, _path([(across(x / scale), between(y)) for x, y in apart]), between,
                 others[0].name if apart else "")
 
 

@@ -38,9 +38,9 @@ def _case(model: ReportModel, check: CheckTold) -> Element:
     bound = f" (allowed: {check.bound})" if check.bound else ""
     why = (check.causes or check.evidence)[:1]
     kind = "failure" if check.verdict == "failed" else "error"
-    told = _element(kind, message=_line(": ".join([f"{check.measured}{bound}", *why])), type=check.name)
-    told.text = _NO_XML.sub("\ufffd", "\n".join([*check.causes, *check.evidence, model.commands.repeat]))
-    case.append(told)
+    problem = _element(kind, message=_line(": ".join([f"{check.measured}{bound}", *why])), type=check.name)
+    problem.text = _NO_XML.sub("\ufffd", "\n".join([*check.causes, *check.evidence, model.commands.repeat]))
+    case.append(problem)
     return case
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from diloco_chaos.chaos.report.model import CheckTold, ReportModel
 from diloco_chaos.chaos.report.story import MARKS
-from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, Row
+from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, SuiteRow
 from diloco_chaos.harness.base.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
@@ -41,7 +41,7 @@ def report_markdown(model: ReportModel) -> str:
                        model.commands.repeat, "```", ""])
 
 
-def suite_markdown(rows: Sequence[Row]) -> str:
+def suite_markdown(rows: Sequence[SuiteRow]) -> str:
     """Several runs as a table; below it what did not hold."""
     passed, expected = (sum(row.verdict == word for row in rows) for word in ("PASSED", EXPECTED))
     also = f", {expected} failed as expected" if expected else ""
@@ -61,12 +61,12 @@ def escaped(text: str) -> str:
 
 
 def _troubled(check: CheckTold, most: int) -> list[str]:
-    """With so many lines below it, a third of them what the check tells itself."""
+    """Return a check's line and up to `most` lines below it: its causes, and for a third of them its evidence."""
     bound = f" (allowed: {escaped(check.bound)})" if check.bound else ""
     evidence = check.evidence[:most // 3 or not check.causes]
-    told = [*check.causes[:most - len(evidence)], *evidence]
+    lines = [*check.causes[:most - len(evidence)], *evidence]
     return [f"**{MARKS[check.verdict]} {escaped(check.name)}** {escaped(check.measured)}{bound}",
-            *(f"- {escaped(line)}" for line in told)]
+            *(f"- {escaped(line)}" for line in lines)]
 
 
 def _fault_row(name: str, requested: str, began: float | None, ended: float | None, observed: str) -> str:

@@ -56,7 +56,7 @@ def timeline_svg(model: ReportModel) -> str:
 
 
 def _timeline(model: ReportModel) -> dict[str, Any]:
-    drawn = {one.state for row in model.lanes for one in row.states} - {"done"}
+    drawn = {span.state for row in model.lanes for span in row.states} - {"done"}
     time = Axis(model.start, max(model.end, model.start + 1e-9), NAME, WIDTH)
     marks = fault_marks(model, time)
     looks = {state: look.colour for state, look in LOOKS.items() if state in drawn}

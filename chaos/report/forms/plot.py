@@ -56,11 +56,11 @@ def plot_svg(title: str, x_label: str, lines: Sequence[Line], show_x: Callable[[
 
 
 def _apart(places: Sequence[float], least: float = 15.0) -> list[float]:
-    """The same places of labels, as far below each other as it takes to read them."""
-    found, last = list(places), -math.inf
+    """Return the places of labels in SVG units, moved down until they are at least `least` apart."""
+    placed, last = list(places), -math.inf
     for number in sorted(range(len(places)), key=places.__getitem__):
-        found[number] = last = max(places[number], last + least)
-    return found
+        placed[number] = last = max(places[number], last + least)
+    return placed
 
 
 def rasterized(svg: str, wanted: str) -> bytes:

@@ -77,14 +77,14 @@ def otel(result: Result) -> str:
 
 
 def find(name: str) -> Report:
-    """A report by its name.
+    """Return the function that writes the report of this name.
 
     Raises:
         ProviderError: there is none of this name, or it can't be loaded.
     """
-    found = one_offer(GROUP, "report", name)
-    if not callable(found.content):
-        raise ProviderError(f"{name} of {found.provider} is no report: an entry point of {GROUP} names a "
+    offer = one_offer(GROUP, "report", name)
+    if not callable(offer.content):
+        raise ProviderError(f"{name} of {offer.provider} is no report: an entry point of {GROUP} names a "
                             f"function from a diloco_chaos.Result to a text or bytes")
-    made: Report = found.content
+    made: Report = offer.content
     return made

@@ -120,9 +120,9 @@ def _ids(model: ReportModel) -> Any:
 
 
 def _hexadecimal(content: Any) -> Any:
-    """Ids are hexadecimal in OTLP's JSON, where protobuf's own has base64."""
+    """Rewrite ids from the base64 of protobuf's JSON to the hexadecimal of OTLP's JSON."""
     if isinstance(content, list):
-        return [_hexadecimal(one) for one in content]
+        return [_hexadecimal(item) for item in content]
     if isinstance(content, dict):
         return {key: b64decode(value).hex() if key in ("traceId", "spanId", "parentSpanId") else _hexadecimal(value)
                 for key, value in content.items()}

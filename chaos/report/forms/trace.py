@@ -31,7 +31,7 @@ _FRAGMENT = 10
 """Thread of the first fragment's merges: several are open at once."""
 _FAULTS = 1
 """Process of the faults; nodes come after it."""
-_TOLD = Hello, Lost, Steady, Ready, Failpoint, Superseded, RefusedCheckpoint, CheckpointComplete
+_INSTANTS = Hello, Lost, Steady, Ready, Failpoint, Superseded, RefusedCheckpoint, CheckpointComplete
 
 
 def report_trace(history: History) -> str:
@@ -39,14 +39,14 @@ def report_trace(history: History) -> str:
     nodes = dict.fromkeys([*history.plan.cluster.all_nodes, SYNCER])  # what logs told of rounds is in its name, too
     processes = {node: number for number, node in enumerate(nodes, _FAULTS + 1)}
     events = [*_names(history, processes), *_faults(history), *_states(history, processes),
-              *_work(history, processes), *_merges(history, processes), *_told(history, processes)]
+              *_work(history, processes), *_merges(history, processes), *_instants(history, processes)]
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
 
 
 def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     for name, number in {"faults": _FAULTS, **processes}.items():
-        told = "rounds" if name == SYNCER and history.plan.trainer.coordinator is None else name
-        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": told}}
+        shown = "rounds" if name == SYNCER and history.plan.trainer.coordinator is None else name
+        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": shown}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
     for number in processes.values():
         for thread, name in ((_STATES, "state"), (_WORK, "work"), (_MOMENTS, "events")):
@@ -67,9 +67,9 @@ def _thread(process: int, thread: int, name: str) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": {"sort_index": thread}}
 
 
-def _slice(process: int, thread: int, name: str, start: float, end: float, **told: Any) -> dict[str, Any]:
+def _slice(process: int, thread: int, name: str, start: float, end: float, **details: Any) -> dict[str, Any]:
     return {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": _us(start),
-            "dur": max(1, _us(end) - _us(start)), "args": told}
+            "dur": max(1, _us(end) - _us(start)), "args": details}
 
 
 def _us(seconds: float) -> int:
@@ -95,12 +95,12 @@ def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any
     for event in history.tape.of(Step, OuterGradient):
         if event.node not in processes:
             continue
-        told = {name: value for name, value in event.payload() if isinstance(value, (int, float, str))}
+        fields = {name: value for name, value in event.payload() if isinstance(value, (int, float, str))}
         process = processes[event.node]
         if isinstance(event, Step):
-            yield _slice(process, _WORK, f"step {event.step}", event.began, event.t, **told)
+            yield _slice(process, _WORK, f"step {event.step}", event.began, event.t, **fields)
         else:
-            yield _slice(process, _MOMENTS, f"answer, round {event.round}", event.t, event.t + 1e-6, **told)
+            yield _slice(process, _MOMENTS, f"answer, round {event.round}", event.t, event.t + 1e-6, **fields)
             yield _arrow("s", _answer(event.node, event.inc, event.round, event.fragment), process, _MOMENTS, event.t)
 
 
@@ -139,8 +139,8 @@ def _inside(merge: Merge) -> float:
     return max(merge.opened, merge.t - 1e-6)
 
 
-def _told(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    for event in history.tape.of(*_TOLD):
+def _instants(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for event in history.tape.of(*_INSTANTS):
         if event.node in processes:
             yield {"ph": "i", "s": "t", "name": event.event, "pid": processes[event.node], "tid": _MOMENTS,
                    "ts": _us(event.t), "args": {"incarnation": event.inc}}

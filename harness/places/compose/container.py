@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from diloco_chaos.harness.base.processes import children, cpu_seconds, file_limits, identity, state
 from diloco_chaos.harness.places.compose.compose_file import PERIOD_US
-from diloco_chaos.harness.places.compose.engine import EngineError, Watch, asked
+from diloco_chaos.harness.places.compose.engine import ContainerWatch, EngineError, asked
 from diloco_chaos.harness.places.nodes.duty_cycle import QuotaCycle
 from diloco_chaos.harness.places.nodes.process import Process
 
@@ -33,7 +33,7 @@ _GONE = (404, _NOT_RUNNING)
 class ContainerProcess(Process):
     """See the module. `create` makes and starts the container; it is called at once, in a thread."""
 
-    def __init__(self, name: str, watch: Watch, log: Path, create: Callable[[], Any], quota: int = -1,
+    def __init__(self, name: str, watch: ContainerWatch, log: Path, create: Callable[[], Any], quota: int = -1,
                  follow: bool = False) -> None:
         """`name`: the node's. `log`: where its log is kept. `quota`: microseconds of processor per period that it may
         use at any time, -1: all. `follow`: keep its log while it runs; else at its end."""

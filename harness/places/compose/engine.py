@@ -176,7 +176,7 @@ class Labels:
         return labels | {_SERVICE: service} | _AS_COMPOSE_MAKES_THEM if service else labels
 
 
-class Watch(threading.Thread):
+class ContainerWatch(threading.Thread):
     """Follows what the engine says about a run's containers, from its own start on."""
 
     def __init__(self, engine: Engine, run: str) -> None:

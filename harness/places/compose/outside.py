@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError, Watch
+from diloco_chaos.harness.places.compose.engine import ContainerWatch, Engine, EngineError
 
 _MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
 
@@ -18,7 +18,7 @@ class Outside:
     def __init__(self, engine: Engine, label: str, run: Path) -> None:
         """`label`: of the run, `run`: its folder."""
         self._engine, self._label, self._run = engine, label, run
-        self._watch: Watch | None = None
+        self._watch: ContainerWatch | None = None
 
     def begin(self) -> None:
         """Listen.
@@ -26,10 +26,10 @@ class Outside:
         Raises:
             EngineError: the engine does not answer.
         """
-        self._watch = Watch(self._engine, self._label)
+        self._watch = ContainerWatch(self._engine, self._label)
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> ContainerWatch:
         """What the engine has told."""
         assert self._watch is not None, "the cluster was started"
         return self._watch

@@ -12,7 +12,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.kubernetes.api import Api, AwayError, KubernetesError
 from diloco_chaos.harness.places.kubernetes.forward import Forward
 from diloco_chaos.harness.places.kubernetes.manifests import AGENT_PORT, NODES, Manifests
-from diloco_chaos.harness.places.kubernetes.watch import Watch, in_words, waits_for
+from diloco_chaos.harness.places.kubernetes.watch import PodWatch, in_words, waits_for
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.connection import Connection
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Host, Hosts, needed
@@ -30,7 +30,7 @@ class Pods:
     def __init__(self, api: Api, objects: Manifests) -> None:
         """`objects`: of the run; they have an owner from `begin` on."""
         self.api, self.objects = api, objects
-        self.watch: Watch | None = None
+        self.watch: PodWatch | None = None
         """What becomes of them, once they are watched."""
 
     @property

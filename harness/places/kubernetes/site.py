@@ -16,7 +16,7 @@ from diloco_chaos.harness.places.kubernetes.pods import ANY, LISTEN, PYTHON, Pod
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.kubernetes.toxiproxy import ToxiproxyPod
 from diloco_chaos.harness.places.kubernetes.undos import Namespace
-from diloco_chaos.harness.places.kubernetes.watch import Watch
+from diloco_chaos.harness.places.kubernetes.watch import PodWatch
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes
@@ -103,7 +103,7 @@ class KubernetesSite(Site):
         for manifest in (objects.secret(self._undo_log.token), objects.agent(Path(agent.__file__).read_text()),
                          objects.service(NODES, {}), objects.service(LINKS, {PART: LINKS})):
             self._pods.make(manifest)
-        self._pods.watch = Watch(self._api, objects.namespace, objects.run)
+        self._pods.watch = PodWatch(self._api, objects.namespace, objects.run)
         self._remote.watching.append(self._pods.watch)
 
     def _spawn(self, spec: NodeSpec, number: int) -> RemoteProcess | None:

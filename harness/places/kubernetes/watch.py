@@ -13,7 +13,7 @@ _HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigErro
 """Why a container waits that will not run, however long it is waited for."""
 
 
-class Watch(Watching):
+class PodWatch(Watching):
     """Looks about twice a second; while the API server is away, what was known stands."""
 
     def __init__(self, api: Api, namespace: str, run: str) -> None:

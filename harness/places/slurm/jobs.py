@@ -26,7 +26,7 @@ from diloco_chaos.harness.places.remote.hosts import LOOK_S, SETTINGS, AwayError
 from diloco_chaos.harness.places.slurm.job import NO_FOLDER, PORT_FILE, folder, script, submitted_with
 from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError, job_name
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
-from diloco_chaos.harness.places.slurm.watch import Watch
+from diloco_chaos.harness.places.slurm.watch import QueueWatch
 from diloco_chaos.harness.trainers.core.programs import Program
 
 _READS = "reads"
@@ -51,7 +51,7 @@ class Jobs:
         """`label`: of the run, `run`: its folder, `token`: what it is known by."""
         self.slurm, self._settings, self.label = slurm, settings, label
         self._run, self._token = run, token
-        self.watch: Watch | None = None
+        self.watch: QueueWatch | None = None
         """What becomes of them, once they are watched."""
         self._apart: dict[str, str] = {}  # node -> its word for its machine
         self._begun: dict[str, Begun] = {}  # host -> what it is

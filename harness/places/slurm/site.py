@@ -27,7 +27,7 @@ from diloco_chaos.harness.places.slurm.queue import Slurm, SlurmError, wait_over
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.places.slurm.step import StepHand
 from diloco_chaos.harness.places.slurm.undos import SlurmJobs
-from diloco_chaos.harness.places.slurm.watch import Watch
+from diloco_chaos.harness.places.slurm.watch import QueueWatch
 from diloco_chaos.harness.record.undo_log import UndoLog, run_label
 from diloco_chaos.harness.trainers.wire.echo import EchoServer
 
@@ -62,7 +62,7 @@ class SlurmSite(Site):
         """The links, the jobs, the node that others connect to, then all others."""
         self._remote.owe(SlurmJobs, config=os.environ.get("SLURM_CONF", ""), run=self.jobs.label)
         self._server.begin(at=ip_of(self._settings.address) if self._settings.address else self._seen_from_machines())
-        self.jobs.watch = Watch(self.slurm, self.jobs.label)
+        self.jobs.watch = QueueWatch(self.slurm, self.jobs.label)
         self._remote.watching.append(self.jobs.watch)
         self._remote.prepare(nodes)
         self._remote.start(nodes, self._begin_echo)

@@ -8,7 +8,7 @@ from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError
 _EVERY_S = 1.0
 
 
-class Watch(Watching):
+class QueueWatch(Watching):
     """Looks once a second; while Slurm's controller is away, what was known stands."""
 
     def __init__(self, slurm: Slurm, run: str) -> None:

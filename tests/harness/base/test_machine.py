@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from diloco_chaos.harness.base.machine import Watch
+from diloco_chaos.harness.base.machine import MachineWatch
 from diloco_chaos.harness.base.processes import TOKEN, family
 
 OURS = secrets.token_hex(16)
@@ -31,7 +31,7 @@ def watch(tmp_path):
 
     def make(roots=(), clock=None):
         seconds = count()
-        watches.append(Watch(lambda: roots, OURS, tmp_path, clock or (lambda: float(next(seconds)))))
+        watches.append(MachineWatch(lambda: roots, OURS, tmp_path, clock or (lambda: float(next(seconds)))))
         return watches[-1]
     yield make
     for each in watches:
@@ -122,7 +122,7 @@ def test_a_disk_that_takes_long_to_store_a_byte_is_seen_while_it_does_and_afterw
 
 def test_a_folder_that_is_not_there_says_nothing_of_a_disk(tmp_path):
     seconds = count()
-    mine = Watch(lambda: (), OURS, tmp_path / "nowhere", clock=lambda: float(next(seconds)))
+    mine = MachineWatch(lambda: (), OURS, tmp_path / "nowhere", clock=lambda: float(next(seconds)))
     mine.look()
     assert mine.look().sync == 0.0
     mine.close()

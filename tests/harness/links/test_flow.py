@@ -16,19 +16,19 @@ from diloco_chaos.harness.links.flow import Flow
 from diloco_chaos.harness.links.metrics import Traffic
 from diloco_chaos.harness.links.toxics import (
     Attributes,
-    Bandwidth,
-    Latency,
-    LimitData,
-    ResetPeer,
-    Slicer,
-    SlowClose,
-    Timeout,
+    BandwidthAttributes,
+    LatencyAttributes,
+    LimitDataAttributes,
+    ResetPeerAttributes,
+    SlicerAttributes,
+    SlowCloseAttributes,
+    TimeoutAttributes,
 )
 
-DELAYING = st.lists(st.builds(Latency, st.integers(0, 500), st.integers(0, 500))
-                    | st.builds(Bandwidth, st.integers(1, 1000))
-                    | st.builds(Slicer, st.integers(1000, 9000), st.integers(0, 999), st.integers(0, 999))
-                    | st.builds(SlowClose, st.integers(0, 500)), max_size=3)
+DELAYING = st.lists(st.builds(LatencyAttributes, st.integers(0, 500), st.integers(0, 500))
+                    | st.builds(BandwidthAttributes, st.integers(1, 1000))
+                    | st.builds(SlicerAttributes, st.integers(1000, 9000), st.integers(0, 999), st.integers(0, 999))
+                    | st.builds(SlowCloseAttributes, st.integers(0, 500)), max_size=3)
 STEPS = st.lists(st.one_of(
     st.tuples(st.just("feed"), st.integers(1, 100_000)),
     st.tuples(st.just("set"), DELAYING),
@@ -134,7 +134,7 @@ def test_whatever_happens_all_bytes_arrive_in_order_and_then_the_end(steps: list
 
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 50_000)), min_size=1, max_size=30))
 def test_chunks_are_delayed_side_by_side(chunks: list[tuple[float, int]]) -> None:
-    bench, due = Bench(Latency(100)), []
+    bench, due = Bench(LatencyAttributes(100)), []
     for gap, size in chunks:
         bench.wait(gap)
         bench.flow.feed(b"x" * size)
@@ -144,7 +144,7 @@ def test_chunks_are_delayed_side_by_side(chunks: list[tuple[float, int]]) -> Non
 
 
 def test_a_slow_link_trickles() -> None:
-    bench = Bench(Bandwidth(10))
+    bench = Bench(BandwidthAttributes(10))
     bench.flow.feed(b"x" * 5_000)
     bench.wait(10)
     assert [when for when, _ in bench.sent] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
@@ -153,18 +153,18 @@ def test_a_slow_link_trickles() -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 60_000])
 def test_what_waits_is_bounded_however_small_the_chunks(size: int) -> None:
-    bench, fed = Bench(Latency(1000)), 0
+    bench, fed = Bench(LatencyAttributes(1000)), 0
     while bench.reading:
         bench.flow.feed(b"x" * size)
         fed += size + 256
-        assert fed <= Latency.window_bytes + size + 256
+        assert fed <= LatencyAttributes.window_bytes + size + 256
     bench.wait(2)
     assert bench.reading
     assert len(bench.received) == fed * size // (size + 256)
 
 
 def test_a_source_is_read_again_when_half_of_what_waited_is_gone() -> None:
-    bench = Bench(Bandwidth(1000))
+    bench = Bench(BandwidthAttributes(1000))
     while bench.reading:
         bench.flow.feed(b"x" * 10_000)
     bench.wait(0.06)
@@ -174,9 +174,9 @@ def test_a_source_is_read_again_when_half_of_what_waited_is_gone() -> None:
 
 
 def test_a_timeout_counts_from_the_last_data_and_drops_what_was_queued() -> None:
-    bench = Bench(Latency(500))
+    bench = Bench(LatencyAttributes(500))
     bench.flow.feed(b"under way")
-    bench.set(Timeout(1000))
+    bench.set(TimeoutAttributes(1000))
     bench.wait(0.9)
     bench.flow.feed(b"too late")
     bench.wait(0.9)
@@ -186,7 +186,7 @@ def test_a_timeout_counts_from_the_last_data_and_drops_what_was_queued() -> None
 
 
 def test_an_end_passes_a_timeout_but_not_the_data_before_it() -> None:
-    held, dropped = Bench(Bandwidth(0)), Bench(Timeout(0))
+    held, dropped = Bench(BandwidthAttributes(0)), Bench(TimeoutAttributes(0))
     for bench in (held, dropped):
         bench.flow.feed(b"x")
         bench.flow.end()
@@ -194,20 +194,20 @@ def test_an_end_passes_a_timeout_but_not_the_data_before_it() -> None:
     assert (held.told, dropped.told) == ([], ["end"])
 
 
-@pytest.mark.parametrize("toxic", [Latency(100), ResetPeer(100), Timeout(100)])
+@pytest.mark.parametrize("toxic", [LatencyAttributes(100), ResetPeerAttributes(100), TimeoutAttributes(100)])
 def test_a_stopped_flow_is_silent(toxic: Attributes) -> None:
     bench = Bench(toxic)
     bench.flow.feed(b"x")
     bench.flow.stop()
     bench.flow.feed(b"y")
-    bench.set(Timeout(10))
+    bench.set(TimeoutAttributes(10))
     bench.flow.end()
     bench.wait(10)
     assert (bench.sent, bench.told) == ([], [])
 
 
 def test_slices_keep_to_their_sizes_and_gaps() -> None:
-    bench = Bench(Slicer(100, 20, 1_500))
+    bench = Bench(SlicerAttributes(100, 20, 1_500))
     bench.flow.feed(bytes(1_000))
     bench.wait(1)
     *whole, last = bench.sizes
@@ -219,9 +219,9 @@ def test_slices_keep_to_their_sizes_and_gaps() -> None:
 
 
 @pytest.mark.parametrize(("slicer", "sizes"), [
-    (Slicer(10), {10}), (Slicer(0, 5), {60}), (Slicer(100), {60}), (Slicer(1, 0), {1}),
-    (Slicer(2, 50), {*range(1, 53)})])
-def test_whatever_the_setting_no_slice_is_empty_or_too_large(slicer: Slicer, sizes: set[int]) -> None:
+    (SlicerAttributes(10), {10}), (SlicerAttributes(0, 5), {60}), (SlicerAttributes(100), {60}),
+    (SlicerAttributes(1, 0), {1}), (SlicerAttributes(2, 50), {*range(1, 53)})])
+def test_whatever_the_setting_no_slice_is_empty_or_too_large(slicer: SlicerAttributes, sizes: set[int]) -> None:
     bench = Bench(slicer)
     bench.flow.feed(bytes(60))
     bench.wait(0)
@@ -230,7 +230,7 @@ def test_whatever_the_setting_no_slice_is_empty_or_too_large(slicer: Slicer, siz
 
 
 def test_a_chunk_cut_very_small_leaves_other_links_their_turn() -> None:
-    bench = Bench(Slicer(1))
+    bench = Bench(SlicerAttributes(1))
     bench.flow.feed(bytes(10_000))
     bench.flow.end()
     assert 0 < len(bench.sent) < 1_000
@@ -240,7 +240,7 @@ def test_a_chunk_cut_very_small_leaves_other_links_their_turn() -> None:
 
 @given(st.lists(st.integers(1, 100), max_size=20), st.integers(0, 1000))
 def test_a_limit_lets_its_bytes_through_and_no_more(chunks: list[int], limit: int) -> None:
-    bench, fed = Bench(LimitData(limit)), random.Random(2).randbytes(sum(chunks))
+    bench, fed = Bench(LimitDataAttributes(limit)), random.Random(2).randbytes(sum(chunks))
     for number, size in enumerate(chunks):
         bench.flow.feed(fed[sum(chunks[:number]):][:size])
     bench.flow.end()
@@ -249,17 +249,17 @@ def test_a_limit_lets_its_bytes_through_and_no_more(chunks: list[int], limit: in
 
 
 def test_limits_count_what_went_on_since_each_was_set() -> None:
-    bench = Bench(LimitData(100))
+    bench = Bench(LimitDataAttributes(100))
     bench.flow.feed(bytes(30))
-    bench.set(LimitData(100), LimitData(50))
+    bench.set(LimitDataAttributes(100), LimitDataAttributes(50))
     bench.flow.feed(bytes(30))
-    bench.set(LimitData(200), LimitData(50))
+    bench.set(LimitDataAttributes(200), LimitDataAttributes(50))
     bench.flow.feed(bytes(100))
     assert (len(bench.received), bench.told) == (80, ["limit"])
 
 
 def test_a_limit_counts_what_comes_out_of_a_delay() -> None:
-    bench = Bench(Latency(100), LimitData(10))
+    bench = Bench(LatencyAttributes(100), LimitDataAttributes(10))
     bench.flow.feed(bytes(20))
     assert bench.told == []
     bench.wait(0.1)
@@ -267,21 +267,22 @@ def test_a_limit_counts_what_comes_out_of_a_delay() -> None:
 
 
 def test_delays_of_the_end_add_up_after_the_data_and_start_anew_with_a_change() -> None:
-    bench = Bench(Latency(1000), SlowClose(1000), SlowClose(500))
+    bench = Bench(LatencyAttributes(1000), SlowCloseAttributes(1000), SlowCloseAttributes(500))
     bench.flow.feed(b"x")
     bench.flow.end()
     bench.wait(2.4)
     assert (bench.received, bench.told) == (b"x", [])
-    bench.set(SlowClose(200))
+    bench.set(SlowCloseAttributes(200))
     bench.wait(0.1)
     assert bench.told == []
     bench.wait(0.2)
     assert bench.told == ["end"]
 
 
-@pytest.mark.parametrize("change", [(), (ResetPeer(3_600_000),), (Latency(1),), (Timeout(0),)])
+@pytest.mark.parametrize("change", [
+    (), (ResetPeerAttributes(3_600_000),), (LatencyAttributes(1),), (TimeoutAttributes(0),)])
 def test_a_reset_under_way_is_not_stopped(change: tuple[Attributes, ...]) -> None:
-    bench = Bench(ResetPeer(1000))
+    bench = Bench(ResetPeerAttributes(1000))
     bench.wait(5)
     bench.flow.feed(b"first")
     bench.wait(0.5)
@@ -297,12 +298,12 @@ def test_a_reset_under_way_is_not_stopped(change: tuple[Attributes, ...]) -> Non
 
 @pytest.mark.parametrize("waiting", ["data", "end"])
 def test_what_waits_when_a_reset_peer_comes_starts_its_time(waiting: str) -> None:
-    bench = Bench(Latency(1000), SlowClose(1000))
+    bench = Bench(LatencyAttributes(1000), SlowCloseAttributes(1000))
     if waiting == "data":
         bench.flow.feed(b"x")
     else:
         bench.flow.end()
-    bench.set(ResetPeer(100))
+    bench.set(ResetPeerAttributes(100))
     bench.wait(5)
     assert (bench.sent, bench.told) == ([], ["reset"])
     assert bench.reading

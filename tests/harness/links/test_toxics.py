@@ -12,23 +12,24 @@ from hypothesis import strategies as st
 from diloco_chaos.harness.links.fields import BadRequestError
 from diloco_chaos.harness.links.toxics import (
     REGISTRY,
-    Bandwidth,
-    Latency,
-    LimitData,
-    Noop,
-    ResetPeer,
-    Slicer,
-    SlowClose,
-    Timeout,
+    BandwidthAttributes,
+    LatencyAttributes,
+    LimitDataAttributes,
+    NoopAttributes,
+    ResetPeerAttributes,
+    SlicerAttributes,
+    SlowCloseAttributes,
+    TimeoutAttributes,
     new_toxic,
     updated_toxic,
 )
 
 WHOLE = st.integers(min_value=0, max_value=10**6)
-ATTRIBUTES = {"latency": st.builds(Latency, WHOLE, WHOLE), "bandwidth": st.builds(Bandwidth, WHOLE),
-              "timeout": st.builds(Timeout, WHOLE), "reset_peer": st.builds(ResetPeer, WHOLE),
-              "slow_close": st.builds(SlowClose, WHOLE), "slicer": st.builds(Slicer, WHOLE, WHOLE, WHOLE),
-              "limit_data": st.builds(LimitData, WHOLE), "noop": st.builds(Noop)}
+ATTRIBUTES = {"latency": st.builds(LatencyAttributes, WHOLE, WHOLE), "bandwidth": st.builds(BandwidthAttributes, WHOLE),
+              "timeout": st.builds(TimeoutAttributes, WHOLE), "reset_peer": st.builds(ResetPeerAttributes, WHOLE),
+              "slow_close": st.builds(SlowCloseAttributes, WHOLE),
+              "slicer": st.builds(SlicerAttributes, WHOLE, WHOLE, WHOLE),
+              "limit_data": st.builds(LimitDataAttributes, WHOLE), "noop": st.builds(NoopAttributes)}
 SHORT = st.text("aZ0 /\x00é", max_size=4)
 ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | SHORT,
                         lambda inner: st.lists(inner) | st.dictionaries(SHORT, inner), max_leaves=5)
@@ -60,7 +61,7 @@ def test_an_update_changes_only_what_it_names() -> None:
     toxic = new_toxic({"type": "latency", "stream": "upstream", "attributes": {"latency": 10, "jitter": 3}})
     assert updated_toxic(toxic, {}) == toxic
     changed = updated_toxic(toxic, {"attributes": {"latency": 20}, "type": "timeout", "name": "other"})
-    assert changed.attributes == Latency(20, 3)
+    assert changed.attributes == LatencyAttributes(20, 3)
     assert (changed.name, changed.type, changed.stream) == (toxic.name, toxic.type, toxic.stream)
 
 

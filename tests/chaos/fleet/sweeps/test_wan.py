@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
-from diloco_chaos.chaos.fleet.sweeps.wan import Place, Row, Wan, least_rate, swept
+from diloco_chaos.chaos.fleet.sweeps.wan import Place, Wan, WanRow, least_rate, swept
 from diloco_chaos.harness.base.workers import InProcess
 
 SMALL = {"sites": 2, "step_time": "100ms", "parameters": ("1M",)}
@@ -42,7 +42,7 @@ def test_who_waits_behind_a_busy_link_says_where_it_is_as_soon_as_it_is_free():
 
 
 def row(rate, kept):
-    return Row(Place(1, "own", 0.1, rate), {"decoupled": kept})
+    return WanRow(Place(1, "own", 0.1, rate), {"decoupled": kept})
 
 
 @pytest.mark.parametrize(("kept", "least"), [

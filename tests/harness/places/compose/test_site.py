@@ -16,7 +16,7 @@ from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import Disks, LinkServer, MemoryLimits, Network
 from diloco_chaos.harness.places.compose import readiness
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError, Watch
+from diloco_chaos.harness.places.compose.engine import ContainerWatch, Engine, EngineError
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.record.reaper import heal
 from diloco_chaos.harness.record.undo_log import Opened, read
@@ -90,14 +90,14 @@ def test_links_that_are_restarted_are_as_they_were(ground):
 
 
 def test_a_restart_of_the_links_that_is_told_of_late_is_no_death_of_theirs(ground, monkeypatch):
-    take, held, late = Watch._take, [], threading.Event()
+    take, held, late = ContainerWatch._take, [], threading.Event()
 
     def later(watch, *what):
         if late.is_set():
             take(watch, *what)
         else:
             held.append((watch, what))
-    monkeypatch.setattr(Watch, "_take", later)
+    monkeypatch.setattr(ContainerWatch, "_take", later)
     ground.cluster.having(LinkServer).restart_links()
     ground.until(lambda: len(held) >= 3, poll=False)
     late.set()
