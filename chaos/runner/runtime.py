@@ -147,7 +147,7 @@ class LiveStage:
         """To its file."""
         self._tape.record(event)
         if self._witness is not None:
-            self._witness.on_event(event)
+            self._witness.on_event(event, self.now())
 
     def now(self) -> float:
         """By the machine's clock."""

@@ -35,7 +35,7 @@ def scenario(text):
     content = read(text)
     if isinstance(content, list):
         return f"{HEAD}faults:\n{indent(text, '  ')}"
-    if content.keys() <= Scenario.model_fields.keys():
+    if content.keys() <= {field.alias or name for name, field in Scenario.model_fields.items()}:
         return HEAD + text
     if content.keys() == {"nodes"}:
         workers = [kind for kind, node in content["nodes"].items() if node.get("worker")]

@@ -133,8 +133,8 @@ class ToldLoss(NamedTuple):
 class Witness(Protocol):
     """Writes the event log of nodes that write none themselves."""
 
-    def on_event(self, event: Event) -> None:
-        """The harness recorded something."""
+    def on_event(self, event: Event, t: float) -> None:
+        """The harness recorded something; `t`: seconds of the run, just after. What follows from it comes later."""
         ...
 
     def look(self, t: float) -> None:

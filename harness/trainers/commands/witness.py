@@ -77,19 +77,19 @@ class LogWitness:
         self._out: dict[tuple[str, int], Any] = {}
         self._warned: set[tuple[str, int]] = set()
 
-    def on_event(self, event: Event) -> None:
-        """The harness recorded something."""
+    def on_event(self, event: Event, t: float) -> None:
+        """The harness recorded something; what follows from it is recorded at `t`, which is later."""
         if isinstance(event, Spawn):
             node, incarnation = event.process
             role = "learner" if node in self._workers else "service"
-            self._write([Start(role=role).stamped(event.t, node, incarnation)])
+            self._write([Start(role=role).stamped(t, node, incarnation)])
             if node in self._workers:
                 self._follow(node, incarnation)
-                self._write(self._rounds.on_start(node, incarnation, event.t))
+                self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
-            self._read(*event.process, event.t, to_the_end=True)
+            self._read(*event.process, t, to_the_end=True)
             self._running.discard(event.process)
-            self._write(self._rounds.on_end(*event.process, event.t, again=bool(event.again)))
+            self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
 
     def look(self, t: float) -> None:
         """Read what was told since, and write what it means."""

@@ -30,7 +30,7 @@ class Folder:
 
     def harness(self, t, name, fields):
         """What the harness records."""
-        self.witness.on_event(an_event(t, "harness", 0, name, fields))
+        self.witness.on_event(an_event(t, "harness", 0, name, fields), t)
 
     def log(self, text, node="replica-1", incarnation=0):
         with open(self.path / "logs" / f"{node}.{incarnation}.log", "ab") as file:
