@@ -642,7 +642,7 @@ def test_a_harness_that_is_killed_leaves_what_its_undo_log_undoes(engine, tmp_pa
         assert identity(process.pid) is None
         assert [undo.entry for undo in read(undo_log).undos] == ["containers"]
         did = heal(undo_log)  # nothing, where a run that began meanwhile on this engine had cleaned up already
-        assert set(did) <= {f"containers, networks and volumes of {run} removed"}
+        assert set(map(str, did)) <= {f"containers, networks and volumes of {run} removed"}
         assert engine.labelled(run) == []
         assert with_token(token) == []
         assert not undo_log.exists()
