@@ -137,8 +137,8 @@ def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine
         result.judgement.checks)
     assert {event.inc for event in result.history.tape.of(Step, node="worker-1")} == {0, 1}
     [delayed] = [event for event in result.history.tape.of(Observed) if event.fault == "f2"]
-    assert 0.07 <= delayed["observed"]["delay_s"] <= 0.12
-    assert delayed["observed"]["connections_after"] == 1
+    assert 0.07 <= delayed.observed["delay_s"] <= 0.12
+    assert delayed.observed["connections_after"] == 1
     engine = Engine()
     left = [thing for thing in engine.labelled() if result.folder.path.name.lower() in thing.name]
     engine.close()
