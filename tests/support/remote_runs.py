@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from diloco_chaos.harness.record.tape.events import Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
 
@@ -85,7 +86,7 @@ class Begun:
 
     def trains(self):
         """Wait until it is in the middle; its label, as its undo log tells it."""
-        until(lambda: self.process.poll() is not None or self.tape().of("merge"), "a merge")
+        until(lambda: self.process.poll() is not None or self.tape().of(Merge), "a merge")
         assert self.process.poll() is None, self.process.communicate()
         logs = self.undo.glob(f"*-{self.process.pid}-*.jsonl")
         found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
