@@ -183,6 +183,8 @@ class Registry(Mapping[str, T]):
         self._group, self._what, self._contents, self._one_each = group, what, contents, one_each
         self._of: Offers | None = None
         self._known: dict[str, tuple[T, Provider]] = {}
+        self._listed: Sequence[Point] = ()
+        self._alone: dict[str, tuple[T, Provider]] = {}
 
     def __getitem__(self, name: str) -> T:
         return self._one(name)[0]
@@ -206,11 +208,17 @@ class Registry(Mapping[str, T]):
         return [str(entry) for entry in offers(self._group).broken]
 
     def _one(self, name: str) -> tuple[T, Provider]:
-        if self._one_each and name not in self._known:
-            named = [point for point in points(self._group) if point.name == name]
-            if len(named) == 1 and isinstance(provided := _load(named[0]), Provided):
-                return dict(self._contents(provided))[name], provided.provider
-        return self._entries()[name]
+        if not self._one_each:
+            return self._entries()[name]
+        if (listed := points(self._group)) is not self._listed:
+            self._listed, self._alone = listed, {}
+        if name not in self._alone:
+            try:
+                provided = one_offer(self._group, self._what, name)
+            except ProviderError:  # unknown, provided twice, or broken: all of them together say what is wrong
+                return self._entries()[name]
+            self._alone[name] = dict(self._contents(provided))[name], provided.provider
+        return self._alone[name]
 
     def _entries(self) -> dict[str, tuple[T, Provider]]:
         current = offers(self._group)
