@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from diloco_chaos.harness.base.extras import require
 from diloco_chaos.harness.places.base import EVERYWHERE, Ability
-from diloco_chaos.harness.places.place import PLACE_FILE, Option, Part, Place, Requirement
+from diloco_chaos.harness.places.place import PLACE_FILE, Option, Part, Requirement
 from diloco_chaos.harness.places.remote import by_command
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ _LOAD = 0.35
 """Of the processors of a machine that is a whole Kubernetes, too: that, agents and forwarded ports need the rest."""
 
 
-class Kubernetes(Place):
+class Kubernetes(by_command.OfMachines):
     """See the module."""
 
     name = "kubernetes"
     nodes = "pods"
-    here = False
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_PODS | {"exhaust_memory", "fill_disk", "restart_links"}
-    may = by_command.BY_COMMAND
     unable = "a pod can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "disconnect": "nobody can take a pod off its network without ruling the machine: partition the link, or say "
@@ -57,6 +55,8 @@ class Kubernetes(Place):
     most_load = _LOAD
     options = (PLACE_FILE, CONTEXT, YES)
 
+    settings: KubernetesSettings
+
     def __init__(self, settings: KubernetesSettings | None = None) -> None:
         """`settings`: those of the file that DILOCO_CHAOS_KUBERNETES names, if not given.
 
@@ -70,11 +70,6 @@ class Kubernetes(Place):
     def chosen(cls, given: Mapping[str, Any]) -> Self:
         """On the cluster that the options name."""
         return cls(chosen(given))
-
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """And what the user says how to do."""
-        return self.can | by_command.possible(self.settings)
 
     def must_be_ready(self, programs: Collection[Program]) -> None:
         """The cluster must be new enough, and allow what runs need."""

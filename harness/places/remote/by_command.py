@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.places.place import Requirement
+from diloco_chaos.harness.places.place import Place, Requirement
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.places.remote.settings import PlaceSettings
@@ -18,9 +18,17 @@ SAY_HOW: Mapping[Ability, str] = dict.fromkeys(
 ALONE: Mapping[Ability, str] = dict.fromkeys(BY_COMMAND, "only a cluster of machines has that")
 
 
-def possible(settings: PlaceSettings) -> frozenset[Ability]:
-    """What these settings say how to do."""
-    return frozenset(what for what in BY_COMMAND if what in settings.commands)
+class OfMachines(Place):
+    """A place of many machines: it can do, too, what its settings say how to do."""
+
+    here = False
+    may: ClassVar[frozenset[Ability]] = BY_COMMAND
+    settings: PlaceSettings
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Its own, and those for which its settings have a command."""
+        return self.can | (BY_COMMAND & self.settings.commands.keys())
 
 
 def requirements(settings: PlaceSettings) -> list[Requirement]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from diloco_chaos.harness.places.base import EVERYWHERE, Ability
-from diloco_chaos.harness.places.place import PLACE_FILE, Part, Place, Requirement
+from diloco_chaos.harness.places.place import PLACE_FILE, Part, Requirement
 from diloco_chaos.harness.places.remote import by_command
 
 if TYPE_CHECKING:
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.core.programs import Program
 
 
-class Slurm(Place):
+class Slurm(by_command.OfMachines):
     """See the module."""
 
     name = "slurm"
     nodes = "jobs"
-    here = False
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"requeue"}
-    may = by_command.BY_COMMAND
     unable = "a job can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "exhaust_memory": "whether a job has a memory of its own is up to how your Slurm is set up",
@@ -46,6 +44,8 @@ class Slurm(Place):
     not_resumed = "it ran in jobs, and what these kept is gone with them"
     options = (PLACE_FILE,)
 
+    settings: SlurmSettings
+
     def __init__(self, settings: SlurmSettings | None = None) -> None:
         """`settings`: those of the file that DILOCO_CHAOS_SLURM names, if not given.
 
@@ -58,11 +58,6 @@ class Slurm(Place):
     def chosen(cls, given: Mapping[str, Any]) -> Self:
         """With the settings that the options name."""
         return cls(chosen(given))
-
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """And what the user says how to do."""
-        return self.can | by_command.possible(self.settings)
 
     def must_be_ready(self, programs: Collection[Program]) -> None:
         """Some machine must take jobs."""

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from diloco_chaos.harness.base.registries import ProviderError, forget, offers
+from diloco_chaos.harness.base.registries import ProviderError, Registry, forget, offers
 from packages import installed
 
 GROUP = "diloco_chaos.faults"
@@ -46,3 +46,13 @@ def test_sources_that_are_newer_than_the_installation_say_what_to_do():
             pytest.raises(ProviderError, match="make setup"):
         offers(GROUP)
     forget()
+
+
+def test_of_things_with_names_of_their_own_only_the_one_that_is_asked_for_is_imported_and_examined_once(tmp_path):
+    contents = mock.Mock(side_effect=lambda provided: [(provided.name, provided.content)])
+    points = "[diloco_chaos.trainers]\nacme = acme_trainer:ONE\nother = acme_missing:TWO\n"
+    with installed(tmp_path, "acme", points, acme_trainer="ONE = 1\n"):
+        registry = Registry("diloco_chaos.trainers", "trainer", contents, one_each=True)
+        assert (registry["acme"], registry["acme"], registry.provider("acme").split()[0]) == (1, 1, "acme")
+        assert [call.args[0].name for call in contents.call_args_list] == ["acme"]
+    assert "acme" not in registry
