@@ -221,8 +221,8 @@ def need(condition: object, why: str, change: str = "") -> None:
 
 
 def no_round_reported(history: History) -> bool:
-    """Return whether workers number their rounds and none ever reported one: they may well have trained."""
-    return history.plan.trainer.tells_rounds and not history.tape.has(Step)
+    """Return whether rounds are read from what workers print and none was found there: they may well have trained."""
+    return not history.plan.trainer.writers and not history.tape.has(Step)
 
 
 def longer(history: History) -> str:

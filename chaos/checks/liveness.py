@@ -338,7 +338,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
     if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None
-    need(history.plan.cluster.step_time > 0 or history.plan.trainer.tells_rounds,
+    need(history.plan.cluster.step_time > 0 or math.isfinite(history.plan.trainer.counting.steps_for_pace),
          "without pace there is no nominal speed")
     need(all(map(history.step_time, history.plan.cluster.names)),
          "too few rounds before the first fault to know the pace of every worker")

@@ -148,9 +148,9 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 
 @check(Goodput, cumulative=True)
 def goodput(history: History, bound: Goodput) -> Finding | None:
-    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
-    that tells of rounds, those that it made, of as many as at its own pace before the first fault."""
-    if history.plan.trainer.tells_rounds:
+    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; where the
+    event log has no tokens, the rounds that were made, of as many as at the trainer's own pace before the first fault."""
+    if "tokens" not in history.plan.trainer.evidence:
         return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
     wall = history.seconds(start, history.end)

@@ -39,14 +39,11 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
                      f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
     if silent := _never_reported(history):
         return silent
-    if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
-        return Doubt() if history.plan.trainer.tells_rounds else Doubt(
-            "training was over before its budget of tokens was spent")
+    if _over_too_soon(history) is not None:
+        return Doubt("training was over before its budget of tokens was spent") if _says_itself(history) else Doubt()
     if history.zero is None:
-        if history.plan.trainer.tells_rounds:
-            return Doubt(f"there never was a steady state: not every worker had a part in a round"
-                         f"{_silent_workers(history)}")
-        return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
+        return Doubt(f"there never was a steady state: {history.plan.trainer.counting.unsteady}"
+                     f"{_silent_workers(history)}")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
     # Of a machine that the first fault took away the last moments before it may be missing.
@@ -57,11 +54,11 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
 def ended_early(history: History) -> Doubt:
     """Return why what holds need not have held to the end; false where training was as long as planned.
 
-    Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later
+    Of workers that end when they like: what did not hold until they ended does not hold, what did might not have later
     on.
     """
     over = _over_too_soon(history)
-    if over is None or not history.plan.trainer.tells_rounds:
+    if over is None or _says_itself(history):
         return Doubt()
     return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
                  f"{_silent_workers(history)}",
@@ -76,6 +73,11 @@ def _over_too_soon(history: History) -> int | None:
     return done if done is not None and done < history.plan.cluster.budget_tokens else None
 
 
+def _says_itself(history: History) -> bool:
+    """Return whether nodes write the event log themselves, and it is not made from what they print."""
+    return bool(history.plan.trainer.writers)
+
+
 def _never_reported(history: History) -> Doubt:
     """Return a doubt where all workers have ended in good order, and nothing is known of what they did."""
     exits = [event.status for event in history.tape.of(Exit, node="harness")
@@ -87,9 +89,8 @@ def _never_reported(history: History) -> Doubt:
 
 
 def _silent_workers(history: History) -> str:
-    """Name the workers that number their rounds and reported none, and say how to find out why; empty where there are
-    none."""
-    if history.zero is not None or not history.plan.trainer.tells_rounds:
+    """Name the workers in whose logs no round was found, and say how to find out why; empty where there are none."""
+    if history.zero is not None or _says_itself(history):
         return ""
     heard = {node for node, _ in history.steps}
     started = {event.target for event in history.tape.of(Spawn, node="harness")}

@@ -45,7 +45,7 @@ def why(presence: Presence, start: float, end: float) -> list[str]:
     longest = max(worst, key=lambda moment: moment.end - moment.start)
     away = {absence.node for absence in longest.absent}
     left = len(cluster.names) - len(away - {SYNCER})
-    if history.plan.trainer.tells_rounds:
+    if history.plan.trainer.coordinator is None:
         head = f"{left} of {len(cluster.names)} workers were there"
     elif SYNCER in away:
         head = "the syncer was away"
@@ -57,10 +57,11 @@ def why(presence: Presence, start: float, end: float) -> list[str]:
 
 
 def _blocked(history: History, moment: Moment) -> bool:
-    """Say whether no merge could be made at this moment; for a trainer that reports rounds: whether any was absent."""
+    """Say whether no merge could be made at this moment; where no coordinator says how many are enough: whether any
+    node was absent."""
     away = {absence.node for absence in moment.absent}
     cluster = history.plan.cluster
-    if history.plan.trainer.tells_rounds:
+    if history.plan.trainer.coordinator is None:
         return bool(away)
     return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
 
@@ -154,7 +155,7 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
-        those = "all" if history.plan.trainer.tells_rounds else "enough"
+        those = "all" if history.plan.trainer.coordinator is None else "enough"
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
@@ -190,11 +191,12 @@ def _causes(presence: Presence, verdict: Verdict) -> list[str]:
 
 def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Why who is hit costs the others, where that is how the mode works."""
-    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.trainer.tells_rounds:
+    trainer = history.plan.trainer
+    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or trainer.coordinator is None:
         return []
     zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
-    return [f"{history.plan.trainer.algorithm}: every learner waits for all others, so that one costs all"
+    return [f"{trainer.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
 
 

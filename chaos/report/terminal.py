@@ -152,14 +152,13 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
     sources = [(("this run", "●", "bold green"), result.history.curve)]
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
-    rounds = result.history.plan.trainer.tells_rounds
-    title, unit, scale = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
+    counting = result.history.plan.trainer.counting
+    title, (unit, scale) = counting.loss, counting.axis
     curves = [charts.Curve(*look, [(point.processed / scale, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title(title, "no number any more: a curve has diverged")]
-    by = "rounds" if rounds else "processed tokens"
-    return [_title(title, f"{result.history.plan.trainer.loss_unit}, by {by}"),
+    return [_title(title, f"{result.history.plan.trainer.loss_unit}, by {counting.loss_by}"),
             charts.chart(curves, width - 1, 13, unit)]
 
 

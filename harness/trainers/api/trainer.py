@@ -224,11 +224,6 @@ class Trainer(ABC):
         """Evidence that its event log has not, and might: what would bring it."""
         return {}
 
-    @property
-    def tells_rounds(self) -> bool:
-        """Whether workers number their rounds, and nobody counts tokens."""
-        return self.counting.unit == "rounds"
-
     # -- what is trained -----------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -24,5 +24,5 @@ def test_where_no_number_of_rounds_is_wanted_any_baseline_is_whole():
 
 def test_its_nodes_write_no_event_log_and_its_workers_number_their_rounds():
     trainer = commands()
-    assert (list(trainer.writers), trainer.tells_rounds) == ([], True)
+    assert (list(trainer.writers), trainer.counting.unit) == ([], "rounds")
     assert trainer.settings.all_nodes == ["w-1", "w-2", "store"]
