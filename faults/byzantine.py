@@ -52,7 +52,7 @@ class Impersonation(Fault):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Return how many were sent, and how many refused; that none was merged is what exactly_once says."""
         sent, wanted = int(on.observed.get("sent", 0)), self.count * len(self.targets)
-        refusals = [event for event in run.tape.of(Refused, node=run.syncer) if event.t >= on.began
+        refusals = [event for event in run.tape.of(Refused, node=run.recorder) if event.t >= on.began
                     and event.learner in self.targets]
         refused = sum(map(self.refused, refusals))
         if sent >= wanted and not refusals and self.answered:

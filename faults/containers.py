@@ -151,7 +151,7 @@ class RestartLinks(Fault):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every learner was lost, and came back."""
-        within = [event for event in run.tape.of(Lost, Hello, node=run.syncer)
+        within = [event for event in run.tape.of(Lost, Hello, node=run.recorder)
                   if on.began - 0.1 < event.t < on.began + _BACK_S]
         lost = {event.learner for event in within if isinstance(event, Lost)}
         back = {event.learner for event in within if isinstance(event, Hello)}

@@ -58,8 +58,13 @@ class Evidence(Protocol):
     tape: Tape
 
     @property
-    def syncer(self) -> str:
-        """The syncer's name."""
+    def coordinator(self) -> str | None:
+        """The name of the node that merges; None: there is none."""
+        ...
+
+    @property
+    def recorder(self) -> str:
+        """The name under which merges, the steady state and the end of training are on the tape."""
         ...
 
     @property

@@ -75,7 +75,7 @@ class Killed(Ending):
                 return Effect(False, f"{words}, but {target}.{ghost} went on recording")
         if not ok or self.when is None or not str(self.when.failpoint).endswith(".half"):
             return Effect(ok, words)
-        partial = next((event for event in run.tape.of(PartialFrame, node=run.syncer)
+        partial = next((event for event in run.tape.of(PartialFrame, node=run.recorder)
                         if event.peer in self.targets and abs(event.t - on.began) < _PARTIAL_WITHIN_S), None)
         if partial is None or not 0 < partial.bytes < partial.expected:
             return Effect(False, f"{words}, but the syncer saw no part of a frame")
@@ -134,7 +134,7 @@ class Join(Fault):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every target was started, and the syncer heard from it."""
-        hello = {event.learner: event.t for event in run.tape.of(Hello, node=run.syncer) if event.t >= on.began}
+        hello = {event.learner: event.t for event in run.tape.of(Hello, node=run.recorder) if event.t >= on.began}
         missing = [target for target in self.targets if target not in hello]
         if missing:
             return Effect(False, f"the syncer never heard of {', '.join(missing)}")
@@ -238,7 +238,7 @@ class Zombie(Fault):
                 return Effect(False, f"{target}.{old} was ended by another fault before it could see its successor")
             if gone is None or not seen:
                 heard = any(event.learner == target and event.incarnation == successor
-                            for event in run.tape.of(Hello, node=run.syncer))
+                            for event in run.tape.of(Hello, node=run.recorder))
                 back = on.ended is not None and run.end - on.ended > _SEES_S
                 return Effect(heard and back, f"{target}.{old} " + (
                     "did not end" if gone is None else "never saw that it was superseded"), reacted=False)

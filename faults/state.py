@@ -74,7 +74,7 @@ class Damage(Ending):
                 and (next_one is None or event.t <= next_one.t)]  # another fault may have killed it before
         if not files or not gone or gone[-1].status != -signal.SIGKILL:
             return Effect(False, "no file was damaged" if not files else f"{self.targets[0]} was not killed")
-        if self.targets[0] != run.syncer:
+        if self.targets[0] != run.coordinator:
             return Effect(True, f"{', '.join(files)} damaged")
         successor = gone[-1].incarnation + 1
         later = [event for event in run.tape.of(Repaired, RefusedCheckpoint, node=self.targets[0])

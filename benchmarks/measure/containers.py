@@ -29,7 +29,7 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.loading import load
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.places.compose import compose_file
@@ -91,7 +91,7 @@ def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any
 def _start(history: History) -> tuple[float, float]:
     """Seconds from the run's begin until the syncer had heard every learner, and to the steady state."""
     start = history.tape.of(Begin, node="harness")[0].t
-    first = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=SYNCER))}
+    first = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=COORDINATOR))}
     return round(max(first.values()) - start, 2), round((history.zero or float("nan")) - start, 2)
 
 

@@ -16,7 +16,6 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.runner.run import Audience, run_plan
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import load
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.record.tape.events import Spawn
 from diloco_chaos.harness.simulation.parameters import measured
@@ -60,7 +59,8 @@ def figures(history: History) -> dict[str, float]:
     """Return the figures of one run that are compared: name -> value (shares, and seconds where it ends with `_s`)."""
     zero = history.zero or 0.0
     merges = [merge for merge in history.merges if merge.t > zero]
-    hit = next((target for planned in history.plan.faults for target in planned.fault.targets if target != SYNCER), "")
+    hit = next((target for planned in history.plan.faults for target in planned.fault.targets
+                if target != history.coordinator), "")
     compared = {"participation": sum(any(part.learner == hit for part in merge.contributions)
                                      for merge in merges) / len(merges),
                 "goodput": goodput_between(history, zero, history.end)}

@@ -9,7 +9,7 @@ from typing import Any
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.record.tape.events import Exit, Injected, Injecting, Lost, Spawn
 
@@ -64,7 +64,7 @@ def _recoveries(history: History) -> dict[str, list[float]]:
         if span.planned.fault.kind != "kill" or span.injected is None:
             continue
         start, target = span.injected, span.planned.fault.targets[0]
-        lost = next(event.t for event in history.tape.of(Lost, node=SYNCER)
+        lost = next(event.t for event in history.tape.of(Lost, node=COORDINATOR)
                     if event.learner == target and event.t > start - 0.1)
         spawn = next(event for event in history.tape.of(Spawn, node="harness")
                      if event.target == target and event.t > start)

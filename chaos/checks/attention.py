@@ -9,7 +9,6 @@ from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_m
 from diloco_chaos.chaos.evidence.accounting.parts import parts_of
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.base.units import show_seconds
@@ -28,7 +27,7 @@ def silence_noticed(history: History) -> Finding | None:
     within = cluster.heartbeat_timeout + cluster.sign_s + _SLACK_S
     took: list[tuple[float, Line, Late]] = []
     for span, learner in _silences(history, within):
-        lost = next((event.t for event in history.tape.of(Lost, node=SYNCER) if event.learner == learner
+        lost = next((event.t for event in history.tape.of(Lost, node=history.recorder) if event.learner == learner
                      and event.t >= span.began - _SLACK_S), history.end)
         took.append((lost - span.began, line(
             f"{learner}: {span.planned.fault.describe()} from ", span.began,
@@ -74,7 +73,7 @@ def _merged(rounds: Sequence[Merge]) -> Counter[str]:
 def _all_connected(history: History) -> float:
     """Return when every learner was connected and settled, in seconds: the steady state, which comes once the syncer
     has merged from all, would assume what is asked here."""
-    hello = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=SYNCER))}
+    hello = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=history.recorder))}
     need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
     return max(hello[learner] for learner in history.plan.cluster.starters) + SETTLED_S
 
@@ -84,8 +83,8 @@ def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:
     to be there and was left alone."""
     for span in history.spans:
         if (span.injected is None or history.until(span) - span.injected <= within
-                or history.syncer_down(span.injected, span.injected + within)
-                or any(other is not span and SYNCER in other.planned.fault.targets
+                or history.coordinator_down(span.injected, span.injected + within)
+                or any(other is not span and history.coordinator in other.planned.fault.targets
                        and other.overlaps(span.injected - within, span.injected + within) for other in history.spans)):
             continue
         yield from ((span, learner) for learner in _silenced(history, span)
@@ -103,7 +102,7 @@ def _silenced(history: History, span: Span) -> list[str]:
 def _connected(history: History, learner: str, at: float) -> bool:
     """Whether the coordinator took it to be there."""
     last = None
-    for event in history.tape.of(Hello, Lost, node=SYNCER):
+    for event in history.tape.of(Hello, Lost, node=history.recorder):
         if event.t <= at and event.learner == learner:
             last = event.event
     return last == "hello"

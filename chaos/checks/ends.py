@@ -7,7 +7,6 @@ import signal
 from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, no_round_reported, violations
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.base import status_words
@@ -45,7 +44,7 @@ def no_unplanned_exit(history: History) -> Finding:
     need(all(gone.status is not None for gone in exits), "the harness did not record how a process ended")
     wrong: list[Line] = []
     doubtful: list[Line] = []
-    over = min((event.t for event in history.tape.of(Finished, node=SYNCER) if not event.early), default=None)
+    over = min((event.t for event in history.tape.of(Finished, node=history.recorder) if not event.early), default=None)
     judged = [event for event in exits if over is not None or event.t <= history.end]
     for gone in judged:
         own = [event for event in history.tape.of(Finished, Superseded, Failed, RefusedCheckpoint, Exit,
@@ -63,7 +62,7 @@ def no_unplanned_exit(history: History) -> Finding:
 def end_correct(history: History) -> Finding:
     """Training is over for all nodes at once: a node that was connected, and left alone, ends by itself within the
     bound; none ends before the syncer says so, and nothing is merged after that."""
-    finished = history.tape.of(Finished, node=SYNCER)
+    finished = history.tape.of(Finished, node=history.recorder)
     endings = history.tape.of(Ending, node="harness")
     need(finished and endings, "nobody watched the end of training")
     over, within = finished[0].t, history.plan.cluster.ends_within_s
@@ -71,7 +70,7 @@ def end_correct(history: History) -> Finding:
              for event in history.tape.of(Finished)
              if event.node in history.plan.cluster.names and event.t < over - history.clocks.tolerance]
     wrong += [line("a merge at ", merge.t, ", when training was over since ", over)
-              for merge in history.tape.of(Merge, node=SYNCER) if merge.t > over + WRITTEN_S]
+              for merge in history.tape.of(Merge, node=history.recorder) if merge.t > over + WRITTEN_S]
     hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
            for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
     stayed = [node for node in endings[0].awaited

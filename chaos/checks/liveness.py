@@ -26,7 +26,6 @@ from diloco_chaos.chaos.checks.base import (
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import (
@@ -78,7 +77,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if rate > paced:  # steps that are late now and then: the global clock follows who is ahead, and outruns them all
         before += f", where their pace makes {paced:.1f}"
         rate = paced
-    if history.dead_for_good - {SYNCER}:
+    if history.dead_for_good - {history.coordinator}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += _expected(history, rate, contributors)
     for at in _moments(history, _all_back(history, last), window):
@@ -108,8 +107,9 @@ def _all_back(history: History, last: float) -> float:
     more, or what piles up in an outage counts as healed."""
     if not history.plan.checks.excuses_outages:
         return last
+    all_workers = set(history.plan.cluster.names) - history.dead_for_good
     away = [piece.end for piece in Availability(history).pieces(last, history.end)
-            if not piece.syncer or len(piece.present) < len(set(history.plan.cluster.names) - history.dead_for_good)]
+            if not piece.coordinator or len(piece.present) < len(all_workers)]
     return max(away, default=last)
 
 
@@ -129,7 +129,7 @@ def _healing_s(history: History, start: float, end: float) -> float:
         return history.seconds(start, end)
     availability, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
     return sum(history.seconds(piece.start, piece.end) for piece in availability.pieces(start, end)
-               if piece.syncer and len(piece.present) >= needed)
+               if piece.coordinator and len(piece.present) >= needed)
 
 
 def _returning_s(history: History, span: Span, target: str, start: float, end: float) -> float:
@@ -137,7 +137,7 @@ def _returning_s(history: History, span: Span, target: str, start: float, end: f
     if not history.plan.checks.excuses_outages:
         return history.seconds(start, end)
     others = Availability(history, span.id)
-    out_s = others.unable_s(start, end) if target == SYNCER else others.out_s(target, start, end)
+    out_s = others.unable_s(start, end) if target == history.coordinator else others.out_s(target, start, end)
     return history.seconds(start, end) - out_s
 
 
@@ -237,10 +237,10 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
                   and not _ended_with_all(history, event)), None)
     if spawn is None:
         raise Unknown(f"{target} was not started again")
-    incarnation, merges = spawn.incarnation, target in (SYNCER, *history.plan.cluster.names)
+    incarnation, merges = spawn.incarnation, target in (history.coordinator, *history.plan.cluster.names)
     after = [merge for merge in history.merges if merge.t > spawn.t]
     first: Merge | Received | None
-    if target == SYNCER:
+    if target == history.coordinator:
         first = next((merge for merge in after if merge.inc == incarnation), None)
     elif not merges:
         first = next(iter(after), None)  # it trains nothing: the others' work goes on
@@ -248,7 +248,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
-                "first merged again" if target == SYNCER else
+                "first merged again" if target == history.coordinator else
                 "first merged from" if merges else "and the next round was")
         words = line(f"{target}.{incarnation} started at ", spawn.t, f", {verb} at ", first.t,
                      _refused(history, target, [(spawn.t, first.t)]))
@@ -269,7 +269,7 @@ def _counted(history: History, learner: str, incarnation: int, since: float) -> 
 
     Where a cluster waits for no learner: or the first version that it received of a round in which it was asked, since
     by its phase it may be beaten in many of them."""
-    hello = next((event for event in history.tape.of(Hello, node=SYNCER) if event.t > since
+    hello = next((event for event in history.tape.of(Hello, node=history.recorder) if event.t > since
                   and (event.learner, event.incarnation) == (learner, incarnation)), None)
     if hello is None:
         return None
@@ -325,7 +325,7 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
 
 def _ended_with_all(history: History, spawn: Spawn) -> bool:
     """Whether a process had not been merged from when the whole run was ended: its successor has to come back."""
-    if spawn.target == SYNCER or not history.outages:
+    if spawn.target == history.coordinator or not history.outages:
         return False
     merged = next((merge.t for merge in history.merges if merge.t > spawn.t and any(
         (part.learner, part.incarnation) == (spawn.target, spawn.incarnation)
@@ -456,7 +456,7 @@ def _lost_computing(history: History, learner: str, start: float, end: float) ->
 
 def _refused(history: History, learner: str, windows: Sequence[tuple[float, float]]) -> str:
     """Say how many answers of a learner the syncer refused in these times, and why; empty where it refused none."""
-    reasons = Counter(event.reason for event in history.tape.of(Refused, node=SYNCER)
+    reasons = Counter(event.reason for event in history.tape.of(Refused, node=history.recorder)
                       if event.learner == learner and any(start <= event.t < end for start, end in windows))
     refused = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
     return f"; of its answers the syncer refused {refused}" if refused else ""

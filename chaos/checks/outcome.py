@@ -28,7 +28,6 @@ from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Residue
 
@@ -148,8 +147,8 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 
 @check(Goodput, cumulative=True)
 def goodput(history: History, bound: Goodput) -> Finding | None:
-    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; where the
-    event log has no tokens, the rounds that were made, of as many as at the trainer's own pace before the first fault."""
+    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
+    whose event log has no tokens, rounds that were made, of as many as at its own pace before the first fault."""
     if "tokens" not in history.plan.trainer.evidence:
         return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
@@ -256,7 +255,8 @@ def _in_the_way(history: History, span: Span) -> bool:
     """Whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
     learners, at = history.plan.cluster.names, span.ended or history.end
     mine = set(span.planned.fault.affected_nodes(learners))
-    return history.syncer_down(at - _BACK_S, at + _BACK_S) or any(
+    return history.coordinator_down(at - _BACK_S, at + _BACK_S) or any(
         other is not span and other.overlaps(at - _BACK_S, at + _BACK_S)
-        and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.affected_nodes(learners)))
+        and (history.coordinator in other.planned.fault.targets
+             or mine & set(other.planned.fault.affected_nodes(learners)))
         for other in history.spans)

@@ -10,7 +10,6 @@ from diloco_chaos.chaos.checks.base import Doubt, no_round_reported
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn
 from diloco_chaos.harness.record.tape.series import times
 
@@ -68,7 +67,7 @@ def ended_early(history: History) -> Doubt:
 
 def _over_too_soon(history: History) -> int | None:
     """Tokens, or rounds, at which training was over though more were planned."""
-    finished = history.tape.of(Finished, node=SYNCER)
+    finished = history.tape.of(Finished, node=history.recorder)
     done = finished[0].processed if finished else None
     return done if done is not None and done < history.plan.cluster.budget_tokens else None
 

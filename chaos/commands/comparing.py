@@ -58,7 +58,7 @@ def compare(
     console = Console(stderr=as_json)
     for line in [*(f"left out: {why}" for why in senseless.values()),
                  *dict.fromkeys(f"warning: {text}" for each in by_mode.values()
-                                for text in warnings_of(each.cluster, [planned.fault for planned in each.faults]))]:
+                                for text in warnings_of(each.trainer, [planned.fault for planned in each.faults]))]:
         console.print(line, style="yellow", markup=False)
     rows, histories = compared(by_mode, runs_dir, console, backend)
     print_json(document(plan, rows)) if as_json else show(plan, rows, histories, console)

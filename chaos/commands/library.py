@@ -104,7 +104,7 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
             loaded, path = load(name)
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
             lacking = loaded.trainer.lacking()
-            notes = [*loaded.trainer.idle(), *warnings_of(loaded.cluster, faults),
+            notes = [*loaded.trainer.idle(), *warnings_of(loaded.trainer, faults),
                      *([f"this machine can't run it: {lacking}"] if lacking else [])]
             warnings += [f"{path}: {text}" for text in notes]
         except ScenarioError as error:

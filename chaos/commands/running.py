@@ -78,7 +78,7 @@ def run(
     frozen = [with_options(each, corpus, deadline, step_time, device, backend.most_load) for each in wanted]
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
-    for warning in frozen[0].trainer.idle() + warnings_of(frozen[0].cluster, faults):
+    for warning in frozen[0].trainer.idle() + warnings_of(frozen[0].trainer, faults):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)

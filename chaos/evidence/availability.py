@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Observed
 
 SETTLED_S = 1.0
@@ -38,8 +37,8 @@ class Piece:
     end: float
     present: frozenset[str]
     """Learners that no fault keeps from taking part."""
-    syncer: bool
-    """Whether none keeps the syncer from merging."""
+    coordinator: bool
+    """Whether none keeps the coordinator from merging."""
 
 
 class Availability:
@@ -48,27 +47,28 @@ class Availability:
     def __init__(self, history: History, but: str = "") -> None:
         """`but`: a fault of which nothing is said here."""
         self._history, self._but = history, but
+        self._all = history.recorder  # out while nothing can be merged, whoever is there
         self._names = history.plan.cluster.names
         self._needed = history.plan.cluster.learners_needed
 
     @cached_property
     def out(self) -> dict[str, list[Interval]]:
         """Return for each node the intervals, in seconds since the run began, in which a fault kept it out."""
-        outages: dict[str, list[Interval]] = {name: [] for name in (*self._names, SYNCER)}
+        outages: dict[str, list[Interval]] = {name: [] for name in (*self._names, self._all)}
         for span in self._history.spans:
             if span.injected is not None and span.id != self._but:
                 for node in self._hit(span):
                     outages[node].append((span.injected, self._returned(span, node)))
                     if self._history.plan.cluster.coupling.waits == "group" and not span.planned.fault.stops_target:
                         # a group waits for nodes that are slow or not missed yet
-                        outages[SYNCER].append(outages[node][-1])
+                        outages[self._all].append(outages[node][-1])
         coupling = self._history.plan.cluster.coupling
         if coupling.waits == "group":  # it has to notice, and to form anew, whenever a node goes or comes
-            outages[SYNCER] += [(back, back + coupling.regroup_s + FORMED_S) for gone, back in outages[SYNCER]
+            outages[self._all] += [(back, back + coupling.regroup_s + FORMED_S) for gone, back in outages[self._all]
                                 if back - gone > coupling.unseen_s - FORMED_S]  # all have given it up by then
             for node in self._names:
                 for gone, back in outages[node]:
-                    outages[SYNCER] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
+                    outages[self._all] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
                                         (back - coupling.regroup_s - FORMED_S, back + FORMED_S)]
         for node in set(self._names) - set(self._history.plan.cluster.starters):  # not there before it joins
             outages[node].append((0.0, self._first_part(node, 0.0)))
@@ -81,11 +81,11 @@ class Availability:
         for left, right in pairwise([start, *sorted(borders), end]):
             away = {node for node, intervals in self.out.items()
                     if any(gone < right and left < back for gone, back in intervals)}
-            yield Piece(left, right, frozenset(self._names) - away, SYNCER not in away)
+            yield Piece(left, right, frozenset(self._names) - away, self._all not in away)
 
     def able(self, piece: Piece) -> bool:
-        """Return whether something could be merged: the syncer was there, and learners enough."""
-        return piece.syncer and len(piece.present) >= self._needed
+        """Return whether something could be merged: the coordinator was there, and learners enough."""
+        return piece.coordinator and len(piece.present) >= self._needed
 
     def quiet(self, start: float, end: float) -> bool:
         """Return whether no node was out between these times, and every node that was out before has settled."""
@@ -104,7 +104,7 @@ class Availability:
     def _hit(self, span: Span) -> Sequence[str]:
         """Whom it keeps from taking part."""
         fault = span.planned.fault
-        return [node for node in fault.affected_nodes(self._names) if node in self._names or node == SYNCER]
+        return [node for node in fault.affected_nodes(self._names) if node in self._names or node == self._all]
 
     def _returned(self, span: Span, node: str) -> float:
         """When a node had part in a merge again, at the latest when it must have."""
@@ -130,7 +130,7 @@ class Availability:
         after = max(after, self._reconnected(node, after))
         newest = self._history.tape.newest(node, after + _MOMENT_S)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
-            node == SYNCER or any(part.learner == node and part.incarnation >= newest
+            node == self._all or any(part.learner == node and part.incarnation >= newest
                                   and part.arrived > after
                                   for part in merge.contributions))), self._history.end)
 
@@ -138,5 +138,5 @@ class Availability:
         """When a node came back that had given up its connection by then: what it had sent on that may arrive later."""
         gone = max((event.t for event in self._history.tape.of(Disconnected, node=node)
                     if event.t <= after + _MOMENT_S), default=math.inf)
-        return min((hello.t for hello in self._history.tape.of(Hello, node=SYNCER)
+        return min((hello.t for hello in self._history.tape.of(Hello, node=self._history.recorder)
                     if hello.learner == node and hello.t > gone), default=0.0)

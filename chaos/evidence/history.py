@@ -17,7 +17,6 @@ from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
 from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.harness.record.tape.events import (
     Continued,
@@ -82,9 +81,14 @@ class History:
     """What nodes computed with; None: nothing was to be kept."""
 
     @property
-    def syncer(self) -> str:
-        """The syncer's name."""
-        return SYNCER
+    def coordinator(self) -> str | None:
+        """The name of the node that merges; None: there is none."""
+        return self.plan.trainer.coordinator
+
+    @property
+    def recorder(self) -> str:
+        """The name under which merges, the steady state and the end of training are on the tape."""
+        return self.plan.trainer.recorder
 
     @property
     def learners(self) -> Sequence[str]:
@@ -127,7 +131,7 @@ class History:
     @cached_property
     def zero(self) -> float | None:
         """Time zero: the steady state."""
-        steady = self.tape.of(Steady, node=SYNCER)
+        steady = self.tape.of(Steady, node=self.recorder)
         return steady[0].t if steady else None
 
     @property
@@ -145,8 +149,9 @@ class History:
         """Up to where the run is judged: the end of training, or the first cut."""
         limits = [self.tape.ends.get(node, 0.0) for node in self.tape.torn
                   if node not in self._killed or node in self.tape.unread]
-        limits += [self.tape.ends.get(node, 0.0) for node in self._cut if node in self.tape.ends or node[0] == SYNCER]
-        finished = [event.t for event in self.tape.of(Finished, node=SYNCER)]
+        limits += [self.tape.ends.get(node, 0.0) for node in self._cut
+                   if node in self.tape.ends or node[0] == self.recorder]
+        finished = [event.t for event in self.tape.of(Finished, node=self.recorder)]
         last = self.tape.end
         return min([*limits, *(finished[:1] or [last])])
 
@@ -167,7 +172,7 @@ class History:
     @cached_property
     def merges(self) -> list[Merge]:
         """Merges up to the end."""
-        return [event for event in self.tape.of(Merge, node=SYNCER) if event.t <= self.end]
+        return [event for event in self.tape.of(Merge, node=self.recorder) if event.t <= self.end]
 
     @cached_property
     def parts(self) -> PartColumns:
@@ -177,16 +182,16 @@ class History:
     @cached_property
     def rolled_back(self) -> list[Merge]:
         """Merges that a group of data-parallel peers went back behind: void."""
-        backs = [(event.t, event.step) for event in self.tape.of(RolledBack, node=SYNCER)]
+        backs = [(event.t, event.step) for event in self.tape.of(RolledBack, node=self.recorder)]
         return [merge for merge in self.merges if any(merge.t <= t and merge.version > step for t, step in backs)]
 
     @cached_property
     def recovered_merges(self) -> list[RecoveredMerge]:
         """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
         went into them, and nothing else."""
-        known = {(merge.fragment, merge.version) for merge in self.tape.of(Merge, node=SYNCER)}
+        known = {(merge.fragment, merge.version) for merge in self.tape.of(Merge, node=self.recorder)}
         recovered = []
-        for resumed in self.tape.of(Resumed, node=SYNCER):
+        for resumed in self.tape.of(Resumed, node=self.recorder):
             versions = resumed.versions
             made = zip(versions, resumed.contributions or (),
                         resumed.outer or [None] * len(versions), resumed.digests,
@@ -198,11 +203,11 @@ class History:
                                                     [RecoveredPart(*part) for part in parts]))
         return recovered
 
-    def syncer_down(self, start: float, end: float) -> bool:
-        """Whether a fault had ended the syncer, and for a time between its successor was not at work yet."""
-        back = [event.t for event in self.tape.of(Resumed, node=SYNCER)]
+    def coordinator_down(self, start: float, end: float) -> bool:
+        """Whether a fault had ended the coordinator, and for a time between its successor was not at work yet."""
+        back = [event.t for event in self.tape.of(Resumed, node=self.recorder)]
         return any(gone.t < end and not any(gone.t < t <= start for t in back)
-                   for gone in self.exits if gone.target == SYNCER and gone.killed)
+                   for gone in self.exits if gone.target == self.coordinator and gone.killed)
 
     def step_time(self, learner: str) -> float:
         """Nominal time of a learner's inner steps, seconds; where there is none, and rounds are reported, that of its
@@ -292,7 +297,7 @@ class History:
     def outages(self) -> list[tuple[float, float]]:
         """Return when the whole run was down, (start, end) in seconds; an outage that did not end lasts to the end of
         the run."""
-        outages = Outages()
+        outages = Outages(self.coordinator)
         if self.tape.of(Continued):  # hardly ever, and merges are many
             for event in self.tape.of(Continued, Spawn, Ready, Merge):
                 if event.t <= self.end:

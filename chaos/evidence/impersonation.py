@@ -7,7 +7,6 @@ import math
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Spawn
 
@@ -24,7 +23,7 @@ def usurpations(history: History) -> list[Line]:
     holder: dict[str, int] = {}
     last: dict[Node, float] = {}
     unused: dict[Node, int] = {}  # times that it said `disconnected` and its return has not been read
-    for hello in history.tape.of(Hello, node=SYNCER):
+    for hello in history.tape.of(Hello, node=history.recorder):
         node = hello.process
         name = f"{node[0]}.{node[1]}"
         before = f"{node[0]}.{holder[node[0]]}" if node[0] in holder else "nobody"

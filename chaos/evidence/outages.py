@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Continued, Event, Merge, Ready, Spawn
 
 
@@ -10,7 +9,9 @@ class Outages:
     """From where a run goes on to its next merge with all the learners that were started again: no fault of the plan,
     and no failure of who was ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, coordinator: str | None) -> None:
+        """`coordinator`: the node that merges; None: there is none."""
+        self._coordinator = coordinator
         self.over: list[tuple[float, float]] = []
         """(down, up), in seconds of the run."""
         self.since: float | None = None
@@ -23,7 +24,7 @@ class Outages:
             self.since, self._starting = event.t, set()
         elif self.since is None:
             return
-        elif isinstance(event, Spawn) and event.target != SYNCER:
+        elif isinstance(event, Spawn) and event.target != self._coordinator:
             self._starting.add(event.target)
         elif isinstance(event, Ready):
             self._starting.discard(event.node)

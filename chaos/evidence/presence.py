@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Event, Exit, Hello, Lost, Merge, Ready, Resumed, Spawn, Step
 
 _PRESENT = "there"
@@ -111,13 +110,13 @@ class Presence:
             case Lost():
                 self._set(event.learner, event.t, "not connected", unless=("gone", "starting"))
             case Resumed():
-                self._set(SYNCER, event.t, _PRESENT)
+                self._set(event.node, event.t, _PRESENT)
             case Ready():
                 self._set(event.node, event.t, _PRESENT, unless=("gone", "not connected"))
             case Step():
                 self._set(event.node, event.t, _PRESENT)
             case Merge():
-                self._set(SYNCER, event.t, _PRESENT)
+                self._set(event.node, event.t, _PRESENT)
                 for part in event.contributions if self._missing() else ():
                     self._set(part.learner, event.t, _PRESENT, unless=("gone", "not connected", "starting"))
             case _:

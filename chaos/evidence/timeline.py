@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.record.tape.events import (
     Event,
@@ -87,6 +86,7 @@ class Lanes:
         self.nodes = {name: Lane() for name in plan.cluster.all_nodes}
         self.marks: list[tuple[float, str, str]] = []
         """(time, fault id, what it does)."""
+        self._coordinator = plan.trainer.coordinator
         self._newest: dict[str, int] = {}  # node -> its newest incarnation: an older one may end beside it
         self._kinds = {planned.id: planned.fault for planned in plan.faults}
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
@@ -114,8 +114,8 @@ class Lanes:
             case Start() if event.role == "service":
                 self._set(event.node, event.t, "serving")
             case Merge():
-                if self._base(SYNCER) in ("starting", "healing"):
-                    self._set(SYNCER, event.t, "merging")
+                if self._base(event.node) in ("starting", "healing"):
+                    self._set(event.node, event.t, "merging")
                 if any(lane.base in ("starting", "healing") for lane in self.nodes.values()):
                     self._merged(event)
             case Step() if self._base(event.node) == "starting":
@@ -159,7 +159,7 @@ class Lanes:
         if fault is None or not fault.shown_as:
             return
         name = fault.shown_as
-        learners = [name for name in self.nodes if name != SYNCER]
+        learners = [name for name in self.nodes if name != self._coordinator]
         for target in fault.affected_nodes(learners):
             lane = self.nodes[target]
             (lane.overlays.add if add else lane.overlays.discard)(name)

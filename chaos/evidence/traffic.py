@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.tensors import Numbers
 from diloco_chaos.harness.record.tape.events import Initial, Resumed, Traffic
 
@@ -55,12 +54,12 @@ def _within(t: Numbers, windows: Iterable[tuple[float, float]]) -> NDArray[np.bo
 def crossed(history: History) -> Crossed:
     """Return what crossed the links in one run. A syncer records its totals at the steady state, with each point of the
     curve, and at the end."""
-    last = {event.inc: event for event in history.tape.of(Traffic, node=SYNCER)}
+    last = {event.inc: event for event in history.tape.of(Traffic, node=history.recorder)}
     received, sent = Counter[str](), Counter[str]()
     for event in last.values():
         received.update(event.received)
         sent.update(event.sent)
-    begun = {event.inc: event.t for event in history.tape.of(Initial, Resumed, node=SYNCER)}
+    begun = {event.inc: event.t for event in history.tape.of(Initial, Resumed, node=history.recorder)}
     spans = [(begun.get(number, 0.0), event.t) for number, event in last.items()]
     tokens = sum(sum(steps.where(_within(steps.t, spans)).plain("tokens")) for steps in history.steps.values())
     return Crossed(received, sent, tokens)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Exit, Hello, Lost, Step
 from diloco_chaos.harness.record.tape.reading import Process, Tape
@@ -72,7 +71,7 @@ def truncated(tape: Tape, steps: Mapping[Process, Series[Step]], tolerance: floa
 def _until(tape: Tape, process: Process, since: float, until: float) -> float:
     """When no other node can have heard of it any more: the harness noticed its end, or its peer had given it up
     before."""
-    for event in tape.of(Hello, Lost, node=SYNCER):
+    for event in tape.of(Hello, Lost):
         if since <= event.t <= until and (event.learner, event.incarnation) == process:
             return until if isinstance(event, Hello) else event.t
     return until

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.record.tape.events import (
     Event,
@@ -109,7 +108,7 @@ def state(history: History, target: str, at: float) -> str:
     mine = [event for event in history.tape.events if event.node == target and event.t <= at + _MOMENT_S]
     lives = [event for event in history.tape.of(Spawn, Exit, node="harness")
              if event.target == target and event.t < at - _MOMENT_S]  # the fault's own work does not count
-    role = "syncer" if target == SYNCER else "learner"
+    role = "syncer" if target == history.coordinator else "learner"
     spawn = next((event for event in reversed(lives) if isinstance(event, Spawn)), None)
     if spawn and any(isinstance(event, Exit) and event.incarnation == spawn.incarnation for event in lives):
         return f"{role} down"
@@ -123,7 +122,7 @@ def _learner(history: History, target: str, mine: list[Event], at: float) -> str
         return "uploading"
     if not any(isinstance(event, Ready) for event in mine):
         return "starting"
-    links = [event for event in history.tape.of(Hello, Lost, node=SYNCER)
+    links = [event for event in history.tape.of(Hello, Lost, node=history.recorder)
              if event.learner == target and event.t <= at + _MOMENT_S]
     if links and isinstance(links[-1], Lost):
         return "disconnected"

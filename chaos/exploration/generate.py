@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.scenario.bounds import LossParity
-from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
+from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.salvage import Rest
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.faults import FAULTS, Drawn
 from diloco_chaos.harness.places.simulated.place import Simulated
-from diloco_chaos.harness.trainers.api.trainer import OFTEN, role_of
+from diloco_chaos.harness.trainers.api.trainer import OFTEN
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -79,13 +79,13 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
     kind = chooser.pick(kinds)
     learners = scenario.cluster.starters
     role = FAULTS[kind].target_role
-    target = chooser.pick({"any": (*learners, SYNCER), "learner": learners, "syncer": (SYNCER,)}[role])
+    target = chooser.pick({"any": (*learners, COORDINATOR), "learner": learners, "syncer": (COORDINATOR,)}[role])
     return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser, kind)}
 
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    points = scenario.trainer.failpoints(role_of(target))
+    points = scenario.trainer.failpoints(scenario.trainer.role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":
@@ -94,12 +94,12 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
         return {"after": {"fault": f"f{chooser.pick(range(1, len(before) + 1))}",
                           "wait": chooser.pick(("0s", "50ms", "200ms", "500ms", "1s", "1500ms", "2s"))}}
     if way == "failpoint":
-        if target != SYNCER and scenario.cluster.donates and chooser.pick((True, False)):
+        if target != COORDINATOR and scenario.cluster.donates and chooser.pick((True, False)):
             return {"when": {"node": target, "failpoint": "donate.half", "count": chooser.pick((1, 2))}}
         usual = tuple(point for point in points if point != "donate.half")
         return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": chooser.pick(OFTEN)}}
-    node = chooser.pick((*scenario.cluster.starters, SYNCER))
-    events = scenario.trainer.drawn_events(role_of(node))
+    node = chooser.pick((*scenario.cluster.starters, COORDINATOR))
+    events = scenario.trainer.drawn_events(scenario.trainer.role_of(node))
     event = chooser.pick(tuple(events))
     return {"when": {"node": node, "event": event, "count": chooser.pick(events[event])}}
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from diloco_chaos.chaos.exploration.coverage import Pair, family, second_of
 from diloco_chaos.chaos.exploration.generate import ByChance, Document, document, sensible, times, trigger
 from diloco_chaos.chaos.exploration.generate import settings as drawn_settings
-from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
+from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.trainers.api.trainer import SELDOM, role_of
+from diloco_chaos.harness.trainers.api.trainer import SELDOM
 
 _ALONE, _IN_A_ROW, _AGAIN = 0.25, 0.35, 0.3
 """Shares of the schedules that aim at one fault in a state, at two faults that follow each other, and that change one
@@ -98,12 +98,12 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
     fault = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
     kind, place = _kind(fault), chooser.pick(range(len(faults)))
     target = str(faults[place][_kind(faults[place])])
-    if FAULTS[kind].target_role in ("any", role_of(target)) and chooser.pick((True, False)):
+    if FAULTS[kind].target_role in ("any", scenario.trainer.role_of(target)) and chooser.pick((True, False)):
         fault = fault | {kind: target}
     seldom: list[Document] = [
         {"when": {"node": node, "event": event, "count": count}}
-        for node in (SYNCER, target) for event, counts in scenario.trainer.drawn_events(
-            role_of(node)).items() if counts == SELDOM for count in counts]
+        for node in (COORDINATOR, target) for event, counts in scenario.trainer.drawn_events(
+            scenario.trainer.role_of(node)).items() if counts == SELDOM for count in counts]
     then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
     if seldom and chooser.pick(("seldom", "soon")) == "seldom":
         then = chooser.pick(seldom)
@@ -125,7 +125,7 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
     the state about, where one is needed."""
     role, _, state = where.partition(" ")
     learners = scenario.cluster.starters
-    target = SYNCER if role == SYNCER else chooser.pick(learners)
+    target = COORDINATOR if role == COORDINATOR else chooser.pick(learners)
     count = chooser.pick(range(20, 101, 5))
     settings = drawn_settings(chooser, kind)
     waits = chooser.pick(("0s", "100ms", "300ms", "700ms", "1s", "1300ms"))
@@ -137,11 +137,11 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
                 {kind: target, "after": {"fault": "f1", "wait": waits}, **settings}]
     if state == "resumed":
         return [_begins(scenario, chooser, first, target),
-                {kind: target, "when": {"node": SYNCER, "event": "resumed", "count": 1}, **settings}
+                {kind: target, "when": {"node": COORDINATOR, "event": "resumed", "count": 1}, **settings}
                 if chooser.pick((True, False)) else {kind: target, "after": {"fault": "f1", "wait": waits}, **settings}]
     if state == "greeting":
         return [_begins(scenario, chooser, first, chooser.pick(learners)),
-                {kind: target, "when": {"node": SYNCER, "event": "hello", "count": 1}, **settings}]
+                {kind: target, "when": {"node": COORDINATOR, "event": "hello", "count": 1}, **settings}]
     if state == "disconnected":
         at = chooser.pick(range(2000, 4000, 100))
         later = chooser.pick(range(100, 1800, 100))
@@ -163,8 +163,8 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
 def _begins(scenario: Scenario, chooser: ByChance, kind: str, target: str) -> Document:
     """A fault that comes first; on its own kind of target, should it have another. One that holds its target comes at a
     moment of the protocol as often as at a time."""
-    target = target if FAULTS[kind].target_role in ("any", role_of(target)) else (
-        SYNCER if FAULTS[kind].target_role == SYNCER else chooser.pick(scenario.cluster.starters))
+    target = target if FAULTS[kind].target_role in ("any", scenario.trainer.role_of(target)) else (
+        COORDINATOR if FAULTS[kind].target_role == COORDINATOR else chooser.pick(scenario.cluster.starters))
     how = trigger(chooser, scenario, kind, target, ()) if chooser.pick((True, False)) else {
         "at": chooser.pick(times(scenario))}
     return {kind: target, **how, **drawn_settings(chooser, kind)}

@@ -14,7 +14,6 @@ from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.presence import Absence, Moment, Presence
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Instant
 from diloco_chaos.harness.base.units import names, show_seconds
 
@@ -44,10 +43,10 @@ def why(presence: Presence, start: float, end: float) -> list[str]:
     worst = max(_runs(blocked), key=lambda run: run[-1].end - run[0].start)
     longest = max(worst, key=lambda moment: moment.end - moment.start)
     away = {absence.node for absence in longest.absent}
-    left = len(cluster.names) - len(away - {SYNCER})
+    left = len(cluster.names) - len(away - {history.coordinator})
     if history.plan.trainer.coordinator is None:
         head = f"{left} of {len(cluster.names)} workers were there"
-    elif SYNCER in away:
+    elif history.coordinator in away:
         head = "the syncer was away"
     else:
         head = f"quorum {cluster.learners_needed} not reachable: {left} of {len(cluster.names)} learners available"
@@ -63,7 +62,7 @@ def _blocked(history: History, moment: Moment) -> bool:
     cluster = history.plan.cluster
     if history.plan.trainer.coordinator is None:
         return bool(away)
-    return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
+    return history.coordinator in away or len(cluster.names) - len(away) < cluster.learners_needed
 
 
 def _runs(moments: Sequence[Moment]) -> list[list[Moment]]:

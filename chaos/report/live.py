@@ -162,7 +162,7 @@ def _announce(event: Event) -> str:
             return f"{event.node}.{event.inc} sees that it is superseded, and ends"
         case Resumed():
             return "the syncer resumed from what it had committed"
-        case Finished() if event.node == "syncer":
+        case Finished() if event.processed is not None:  # learners tell of their own tokens
             return "everybody has ended, before training was over" if event.early else "training is over"
     return ""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diloco_chaos.chaos.checks.base import Bound, Verdict
+from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.impersonation import usurpations
 from diloco_chaos.chaos.report.causes import causes, moment
 from diloco_chaos.chaos.runner.run import Result
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.tape.events import Event, Exit
@@ -92,17 +92,17 @@ def _around(result: Result, at: float) -> list[str]:
     tape = result.history.tape
     events = [event for event in tape.named(*set(tape.names) - QUIET) if abs(event.t - at) <= _AROUND_S]
     events.sort(key=lambda event: abs(event.t - at))
-    nodes, zero = result.history.plan.cluster.all_nodes, result.history.origin
-    return [_line(event, SYNCER in nodes, zero)
+    return [_line(event, result.history)
             for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
 
 
-def _line(event: Event, hub: bool, zero: float) -> str:
-    """Show an event in one line. `hub`: the run has a coordinator; without one its events were read from logs."""
+def _line(event: Event, history: History) -> str:
+    """Show an event in one line; where there is no coordinator, rounds were read from logs."""
     fields = ", ".join(f"{name} {value}" for name, value in event.payload()
                        if isinstance(value, (str, int, float)))
-    source = f"{event.node}.{event.inc}" if hub or event.node != SYNCER else "by the logs:"
-    return shortened(f"{event.t - zero:7.2f} s  {source} {event.event}  {fields}", _WIDEST)
+    by_logs = history.coordinator is None and event.node == history.recorder
+    source = "by the logs:" if by_logs else f"{event.node}.{event.inc}"
+    return shortened(f"{event.t - history.origin:7.2f} s  {source} {event.event}  {fields}", _WIDEST)
 
 
 def _logs(result: Result, verbose: bool) -> list[str]:

@@ -22,7 +22,6 @@ from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.run_folder import RunFolder, environment
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer
 from diloco_chaos.chaos.runner.runtime import MakeStage
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.base.errors import UserError, first
 from diloco_chaos.harness.record.tape.events import Finished, Merge
@@ -166,7 +165,7 @@ class References:
 
 def _too_short(plan: Plan, run: RunFolder) -> str:
     """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it is whole."""
-    ends = run.tape().of(Finished, node=SYNCER)
+    ends = run.tape().of(Finished, node=plan.trainer.recorder)
     if not (why := plan.trainer.unfinished((ends[0].processed or 0) if ends else 0)):
         return ""
     said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import Event, Injected, Merge, Steady
 
@@ -111,7 +110,7 @@ class Director:
         """An event came up on the tape."""
         if isinstance(event, Steady) and self.seen.zero is None:
             self.seen.zero = event.t
-        elif isinstance(event, Merge) and event.node == SYNCER:
+        elif isinstance(event, Merge):
             self.seen.rounds += 1
         elif isinstance(event, Injected):
             self.seen.injected.add(event.fault)

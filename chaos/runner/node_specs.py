@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.places.base import OF_MACHINES, NodeSpec
 from diloco_chaos.harness.record.storage.disk import STATE
@@ -40,7 +40,7 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
                 "--run", str(run), "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
-                        connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
+                        connects_to="" if syncer else COORDINATOR, reads=reads, incarnation=numbers.get(name, 0),
                         failpoints=points(name), epoch=epoch, machine=machine.get(name, ""))
-    return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
+    return [spec(COORDINATOR, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

@@ -32,7 +32,6 @@ from typing import Literal
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.outages import Outages
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault
 from diloco_chaos.harness.base.units import floor_ms
@@ -127,10 +126,10 @@ class Training:
         """Take in an event."""
         if isinstance(event, Step):
             self._loss.on_step(event)
-        elif isinstance(event, Hello | Lost) and event.node == SYNCER:
+        elif isinstance(event, Hello | Lost):
             change = self.connected.add if isinstance(event, Hello) else self.connected.discard
             change(event.learner)
-        elif isinstance(event, Resumed) and event.node == SYNCER:
+        elif isinstance(event, Resumed):
             self.connected.clear()
         elif isinstance(event, Spawn | Exit) and event.target in learners:
             self._seen = True
@@ -169,7 +168,7 @@ class Orchestrator:
         self._by_training = plan.abort_when is not None
         self._heed(plan.faults)
         self._give_up_at = float("inf")
-        self._outages = Outages()
+        self._outages = Outages(plan.trainer.coordinator)
 
     def _heed(self, faults: Iterable[PlannedFault]) -> None:
         """Know which events these wait for."""
@@ -215,7 +214,7 @@ class Orchestrator:
         self._outages.on_event(event)
         if isinstance(event, Steady) and self.zero is None:
             self.zero = event.t
-        if isinstance(event, Finished) and event.node == SYNCER and not self.ended:
+        if isinstance(event, Finished) and event.node == self.plan.trainer.recorder and not self.ended:
             self.ended = True
             return [End("finished")]
         if self.zero is None or event.t < self.zero or self.ended:
@@ -264,8 +263,9 @@ class Orchestrator:
         # Whoever stands at a failpoint after the fault that it is for must be let go.
         waits = [when for planned in self.plan.faults if (when := planned.fault.when) is not None
                  and (when.failpoint or planned in self._waiting)]
-        again = [(SYNCER, "merge"), *((name, "ready") for name in self._learners)]
-        return {(SYNCER, "steady"), (SYNCER, "finished"), *(again if self._outages.since is not None else ()),
+        recorder = self.plan.trainer.recorder
+        again = [(recorder, "merge"), *((name, "ready") for name in self._learners)]
+        return {(recorder, "steady"), (recorder, "finished"), *(again if self._outages.since is not None else ()),
                 *((when.node, when.event or "failpoint") for when in waits)}
 
     @property
@@ -284,12 +284,13 @@ class Orchestrator:
         return [planned for planned, _ in self._active.values()]
 
     def awaited(self) -> list[str]:
-        """Return the nodes that must end by themselves now that training is over: the syncer, and the learners that
-        were connected; none that a fault is on."""
+        """Return the nodes that must end by themselves now that training is over: the coordinator, and the workers
+        that were connected; none that a fault is on."""
         if not self.plan.trainer.ends_by_itself:
             return []
         hit = {node for planned in self.active() for node in planned.fault.affected_nodes(self._learners)}
-        return [node for node in (SYNCER, *sorted(self._training.connected)) if node not in hit]
+        coordinator = self.plan.trainer.coordinator
+        return [node for node in (*filter(None, [coordinator]), *sorted(self._training.connected)) if node not in hit]
 
     def _due(self, fault: Fault) -> float | None:
         """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""

@@ -17,7 +17,7 @@ from diloco_chaos.chaos.runner.experiment import Experiment
 from diloco_chaos.chaos.runner.resume_point import Lost, Origin, checkpoints_of
 from diloco_chaos.chaos.runner.run import Audience, Result, concluded, repeating
 from diloco_chaos.chaos.scenario import plan as plans
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.registry import DEFAULT, place_named
@@ -42,7 +42,7 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
         raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
     settled(folder.harness.pid)
     recorded = folder.tape()
-    if recorded.of(Finished, node=SYNCER):
+    if recorded.of(Finished, node=COORDINATOR):
         raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
                           f"diloco-chaos check {folder.path}")
     if any(end.outcome == "deadline" for end in recorded.of(End)):
@@ -116,7 +116,7 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> 
     """Return a new folder with all that the run had left by the checkpoint."""
     new = RunFolder.create(runs, origin.plan.scenario)
     writing.write(origin.begun, new.path / "tape")
-    source, copy = (global_checkpoint.part_file(path, origin.checkpoint, SYNCER).parent
+    source, copy = (global_checkpoint.part_file(path, origin.checkpoint, COORDINATOR).parent
                     for path in (folder.path, new.path))
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns(f"*{global_checkpoint.BACK}"))
     if (folder.path / "references").is_dir():
@@ -150,7 +150,7 @@ def resume_summary(origin: Origin) -> list[str]:
     again."""
     lost = origin.lost
     new = [f"{name}.{number}" for name, number in origin.incarnations.items()
-           if name != SYNCER and (name, number) not in origin.parts]
+           if name != COORDINATOR and (name, number) not in origin.parts]
     return [f"resuming from global checkpoint {origin.checkpoint} of {origin.run}: global step {origin.at.step}, "
             f"{show_seconds(origin.at.t)} after its begin",
             *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),

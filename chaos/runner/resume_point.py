@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.record.tape.events import (
     CheckpointBegun,
@@ -55,7 +55,7 @@ class Origin:
     @cached_property
     def at(self) -> CheckpointBegun:
         """The syncer's part of it."""
-        return next(event for event in self.tape.of(CheckpointBegun, node=SYNCER)
+        return next(event for event in self.tape.of(CheckpointBegun, node=COORDINATOR)
                     if event.checkpoint == self.checkpoint)
 
     @cached_property
@@ -134,7 +134,7 @@ class Origin:
     @cached_property
     def ended(self) -> list[Node]:
         """Incarnations that were there and are no part of it: for them it was a crash; the syncer's, too."""
-        go_on = {(name, number) for name, number in self.incarnations.items() if name != SYNCER}
+        go_on = {(name, number) for name, number in self.incarnations.items() if name != COORDINATOR}
         return sorted(set(self._processes(Spawn)).difference(self._processes(Exit), go_on))
 
     @cached_property
@@ -143,12 +143,12 @@ class Origin:
         to stay dead, or was still to join."""
         for_good = {target for planned in self.plan.faults if planned.id in self.over and planned.fault.stops_target
                     and planned.fault.expected_duration() is None for target in planned.fault.targets}
-        return {name: number if name != SYNCER and (name, number) in self.parts else number + 1
+        return {name: number if name != COORDINATOR and (name, number) in self.parts else number + 1
                 for name, number in self._newest.items() if name not in for_good}
 
 
 def checkpoints_of(tape: Tape) -> list[int]:
     """Return the numbers of the cuts that all nodes have saved, the newest first; that which the run itself went on
     from is one."""
-    complete, continued = tape.of(CheckpointComplete, node=SYNCER), tape.of(Continued, node=HARNESS)
+    complete, continued = tape.of(CheckpointComplete, node=COORDINATOR), tape.of(Continued, node=HARNESS)
     return sorted({event.checkpoint for event in complete} | {event.checkpoint for event in continued}, reverse=True)

@@ -23,7 +23,7 @@ from diloco_chaos.harness.base.units import Seconds, Size, Written, between
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import Trainer
-from diloco_chaos.harness.trainers.core.roles import SYNCER as SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR as COORDINATOR
 
 _NAME = Written(r"^[a-z0-9][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and no hyphen is first")
 LEARNERS = "learners"

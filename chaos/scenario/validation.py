@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
-from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
+from diloco_chaos.chaos.scenario.model import Scenario, joiners
 from diloco_chaos.chaos.scenario.salvage import Known, Rest
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import KINDS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
-from diloco_chaos.harness.trainers.api.trainer import role_of
 from diloco_chaos.harness.trainers.core.programs import ends
 
 Objection = tuple[list[Any], str]
@@ -161,6 +160,7 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    coordinator = scenario.trainer.coordinator
     valid = list({"any": scenario.nodes, "learner": scenario.cluster.names,
                   "syncer": scenario.trainer.keepers}[fault.target_role])
     links = scenario.cluster.link_names
@@ -173,17 +173,16 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield _several(scenario, fault, name)
             continue
         if name in scenario.nodes and name not in valid:
-            whom = "a learner" if fault.target_role == "learner" else (
-                "the syncer" if valid == [SYNCER] else f"a node whose `state` is known ({', '.join(valid)})")
-            yield f"{fault.kind}: only {whom} can be hit by it"
+            keeper = "the syncer" if valid == [coordinator] else f"a node whose `state` is known ({', '.join(valid)})"
+            yield f"{fault.kind}: only {'a learner' if fault.target_role == 'learner' else keeper} can be hit by it"
         elif name not in valid:
             yield _unknown_target(scenario, fault, name, valid)
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
-        if FAULTS[kind].target_role == "learner" and SYNCER in fault.targets:
+        if FAULTS[kind].target_role == "learner" and coordinator in fault.targets:
             yield f"{fault.kind}: {kind} can hit learners only"
-        if FAULTS[kind].target_role == "syncer" and set(fault.targets) != {SYNCER}:
+        if FAULTS[kind].target_role == "syncer" and set(fault.targets) != {coordinator}:
             yield f"{fault.kind}: {kind} can hit the syncer only"
 
 
@@ -255,7 +254,7 @@ def _when(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
     trainer = scenario.trainer
-    mine = trainer.events(role_of(node))
+    mine = trainer.events(trainer.role_of(node))
     every = mine | trainer.events("syncer") | trainer.events("learner") | set(KINDS)
     if event not in every:
         yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/evidence.md lists them"
@@ -278,10 +277,10 @@ def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield f"only workers hold at failpoints: {', '.join(names)}"
         elif not re.fullmatch(_POINT, when.failpoint):
             yield f"failpoint {when.failpoint!r}: a name has letters, digits, '_', '-' and '.'"
-    elif when.failpoint not in trainer.failpoints(role_of(when.node)):
+    elif when.failpoint not in trainer.failpoints(trainer.role_of(when.node)):
         syncers, learners = trainer.failpoints("syncer"), trainer.failpoints("learner")
         if when.failpoint in (*syncers, *learners):
-            yield f"only {'a learner' if when.node == SYNCER else 'the syncer'} holds at {when.failpoint}"
+            yield f"only {'a learner' if when.node == trainer.coordinator else 'the syncer'} holds at {when.failpoint}"
         elif why := trainer.absent(when.failpoint):
             yield f"nobody comes to {when.failpoint}{why}"
         else:
@@ -359,9 +358,10 @@ def longest(cluster: TrainerSettings, faults: Sequence[Fault]) -> float:
     nominal = cluster.nominal_s
     lost = sum(min(fault.expected_lost_time(), nominal) * len(set(fault.targets) & set(cluster.names))
                for fault in faults)
-    syncer = sum(fault.expected_duration() or 0.0 for fault in faults if fault.stops_target and SYNCER in fault.targets)
+    others = sum(fault.expected_duration() or 0.0 for fault in faults
+                 if fault.stops_target and not set(fault.targets) <= set(cluster.names))  # nothing is merged meanwhile
     left = max(1.0, cluster.learners - lost / nominal) if nominal else 1.0
-    return nominal * cluster.learners / left + syncer
+    return nominal * cluster.learners / left + others
 
 
 def _too_late(scenario: Scenario, stretch: Stretch) -> Iterator[str]:

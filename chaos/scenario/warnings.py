@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.validation import longest
 from diloco_chaos.faults import Fault, Latency, LinkFault
-from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import Trainer
 
 
-def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:
+def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
     """Return a warning for each fault that will not do what a reader may expect, in words."""
-    warnings = []
+    cluster, warnings = trainer.settings, []
     window = cluster.longest_grace_s
     for fault in faults:
         if isinstance(fault, Latency):
@@ -33,6 +32,6 @@ def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:
     needed = cluster.learners_needed
     if len(set(cluster.names) - dead) < needed:
         warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")
-    if SYNCER in dead:
+    if trainer.coordinator in dead:
         warnings.append("the syncer is never started again: training can't come to its end")
     return warnings

@@ -197,11 +197,11 @@ class Partition(LinkFault):
             if self.direction != "both":
                 silent.append(between_contributions(run, target, on.began, on.ended or run.end))
                 continue
-            lost = next((event.t for event in run.tape.of(Lost, node=run.syncer)
+            lost = next((event.t for event in run.tape.of(Lost, node=run.recorder)
                          if event.learner == target and event.t > on.began - 0.1), None)
             if lost is None:
                 return Effect(False, f"the syncer never lost {target}")
-            back = next((event.t for event in run.tape.of(Hello, node=run.syncer)
+            back = next((event.t for event in run.tape.of(Hello, node=run.recorder)
                          if event.learner == target and event.t > lost), run.end)
             silent.append(back - lost)
         return Effect(min(silent) >= SILENT * (self.duration or 0),

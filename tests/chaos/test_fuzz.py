@@ -209,7 +209,7 @@ def told_or_frozen(text):
             assert str(error)
             assert all(problem.message and problem.line <= len(text.splitlines()) + 1 for problem in error.problems)
         else:
-            assert isinstance(warnings_of(scenario.cluster, [one.fault for one in planned]), list)
+            assert isinstance(warnings_of(scenario.trainer, [one.fault for one in planned]), list)
 
 
 @pytest.mark.parametrize("text", [
@@ -303,7 +303,7 @@ def test_a_plan_with_damaged_parts_is_told_or_loaded(folder, content, changes, s
         assert str(error)
     else:
         assert plan.digest == content["digest"]
-        assert isinstance(warnings_of(plan.cluster, [one.fault for one in plan.faults]), list)
+        assert isinstance(warnings_of(plan.trainer, [one.fault for one in plan.faults]), list)
 
 
 @often(200)

@@ -15,7 +15,7 @@ ON = SimpleNamespace(id="f1", began=5.0, ended=7.0, observed={})
 
 def run(*events):
     tape = Tape([an_event(float(t), "harness", 0, name, fields) for t, name, fields in events])
-    return SimpleNamespace(tape=tape, syncer="syncer", learners=["learner-1", "learner-2"], merges=[], end=20.0,
+    return SimpleNamespace(tape=tape, recorder="syncer", learners=["learner-1", "learner-2"], merges=[], end=20.0,
                            until=lambda span: span.ended)
 
 

@@ -16,7 +16,7 @@ from planting import Mutant, finds
 
 CUT_OFF = {"partition": "learner-2", "at": "6s", "for": "3s"}
 LATE = {"latency": "learner-2", "at": "3s", "for": "5s", "delay": "150ms"}
-SYNCER = {"kill": "syncer", "at": "6s", "restart_after": "1s"}
+COORDINATOR = {"kill": "syncer", "at": "6s", "restart_after": "1s"}
 UNEQUAL = {"batch": [1, 2, 3]}
 FEEDBACK = {"gradients": "int4", "broadcasts": "int8", "error_feedback": True}
 
@@ -270,7 +270,8 @@ MUTANTS = [Mutant(plant, "arithmetic_correct", faults, cluster, name) for plant,
             (weights_of_the_others, [], UNEQUAL), (leaves_one_out, [], {}), (averages_everything, [], {}),
             (turns_embeddings_too, [], {}), (adds_up, [], {}), (directions_without_their_length, [], {}),
             (anchors_at_the_old_base, [CUT_OFF], {}), (anchors_twice, [CUT_OFF], {}),
-            (momentum_lost_with_the_syncer, [SYNCER], {}), (cuts_off_the_lower_half, [], {"gradients": "bfloat16"}),
+            (momentum_lost_with_the_syncer, [COORDINATOR], {}),
+            (cuts_off_the_lower_half, [], {"gradients": "bfloat16"}),
             (takes_feedback_away, [], FEEDBACK), (forgets_feedback, [], FEEDBACK),
             (feedback_of_what_was_not_merged, [LATE], FEEDBACK),
             (draws_the_same_chance_for_all, [], {"gradients": "int4", "rounding": "stochastic"}),

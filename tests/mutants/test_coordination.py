@@ -21,7 +21,7 @@ from planting import Mutant, finds
 KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
 CUT_OFF = {"partition": "learner-2", "at": "4s", "for": "3s"}
 ONE_WAY = {"partition": "learner-2", "at": "4s", "for": "4s", "direction": "upstream"}
-SYNCER = {"kill": "syncer", "at": "4s", "restart_after": "1s"}
+COORDINATOR = {"kill": "syncer", "at": "4s", "restart_after": "1s"}
 POWER = {"power_loss": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 40},
          "restart_after": "1s"}
 UNTOLD = {"kill": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 40},
@@ -351,15 +351,15 @@ MUTANTS = [
     Mutant(trains_the_same_batches_again, "exactly_once", [KILL], LONG),
     Mutant(never_begins_after_a_restart, "reintegration", [KILL], LONG),
     Mutant(gives_up_after_one_error, "no_unplanned_exit", [CUT_OFF], LONG),
-    Mutant(stands_while_it_is_cut_off, "blast_radius", [SYNCER], LONG),
+    Mutant(stands_while_it_is_cut_off, "blast_radius", [COORDINATOR], LONG),
     Mutant(the_new_are_given_what_was_before, "replica_consistency", [KILL], LONG),
     Mutant(a_donor_gives_what_it_trains, "replica_consistency", [KILL], {**LONG, **PEER}),
     Mutant(one_death_ends_the_syncers_rounds, "goodput", [KILL], LONG),
     Mutant(silence_is_not_noticed, "silence_noticed", [ONE_WAY], {**LONG, "heartbeat_timeout": "1s"}),
-    Mutant(nothing_is_committed, "replica_consistency", [SYNCER], LONG),
-    Mutant(tells_before_it_commits, "replica_consistency", [SYNCER], LONG),
+    Mutant(nothing_is_committed, "replica_consistency", [COORDINATOR], LONG),
+    Mutant(tells_before_it_commits, "replica_consistency", [COORDINATOR], LONG),
     Mutant(names_are_not_synced, "replica_consistency", [POWER], LONG),
-    Mutant(two_contents_of_one_version, "replica_consistency", [SYNCER], LONG),
+    Mutant(two_contents_of_one_version, "replica_consistency", [COORDINATOR], LONG),
     Mutant(who_was_merged_is_forgotten, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"}),
     Mutant(leases_nothing, "exactly_once", [KILL], LONG),
     Mutant(the_clock_stands_with_its_leader, "no_global_stall", [KILL], LONG),

@@ -5,7 +5,7 @@ from diloco_chaos.harness.trainer.coordinator import fragment_state
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from planting import Mutant, failed, finds
 
-SYNCER = {"at": "4s", "restart_after": "1s"}
+COORDINATOR = {"at": "4s", "restart_after": "1s"}
 POISON = {"poison": "learner-2", "at": "4s", "count": 2}
 
 
@@ -29,8 +29,8 @@ def takes_poison_without_a_word(patch):
 
 
 MUTANTS = [
-    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"corrupt": "syncer", **SYNCER}]),
-    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"delete": "syncer", **SYNCER}],
+    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"corrupt": "syncer", **COORDINATOR}]),
+    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"delete": "syncer", **COORDINATOR}],
            name="says_nothing_of_a_missing_copy"),
     Mutant(takes_poison_without_a_word, "faults_verified", [POISON])]
 

@@ -17,7 +17,7 @@ from planting import Mutant, finds
 
 KILL = {"kill": "learner-2", "at": "6s", "restart_after": "2s"}
 CUT_OFF = {"partition": "learner-2", "at": "6s", "for": "3s"}
-SYNCER = {"kill": "syncer", "at": "6s", "restart_after": "1s"}
+COORDINATOR = {"kill": "syncer", "at": "6s", "restart_after": "1s"}
 RAMP = {"momentum_ramp": "60 steps"}
 RATE, COUNT = "learning_rate_correct", "processed_correct"
 
@@ -160,7 +160,7 @@ MUTANTS = [Mutant(*one) for one in [
     (starts_anew_after_a_restart, RATE, [KILL], {}), (clock_is_not_listened_to, RATE, [], {}),
     (counts_steps_twice, COUNT, [], {}), (adds_up_cumulative_counts, COUNT, [CUT_OFF], {}),
     (forgets_what_the_dead_did, COUNT, [KILL], {}), (counts_one_learner_only, COUNT, [], {}),
-    (ends_at_half_the_budget, COUNT, [], {}), (forgets_the_count_when_it_is_born_again, COUNT, [SYNCER], {}),
+    (ends_at_half_the_budget, COUNT, [], {}), (forgets_the_count_when_it_is_born_again, COUNT, [COORDINATOR], {}),
     (momentum_at_once, "weights_correct", [], RAMP),
     (rate_does_not_fall_with_the_momentum, "weights_correct", [], RAMP)]]
 

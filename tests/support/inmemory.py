@@ -36,7 +36,7 @@ from diloco_chaos.harness.trainers.core.effects import (
     Stop,
     Timer,
 )
-from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR, Coordinator, Worker
 from diloco_chaos.harness.trainers.wire.messages import Message
 
 Lose = Callable[[str, str, Message], bool]
@@ -60,7 +60,7 @@ class InMemoryNodes(ABC):
         self._numbers = count(1)
         self._timers: dict[tuple[str, str], float] = {}
         self.learners: dict[str, Any] = {}
-        self.incarnations: dict[str, int] = {SYNCER: 0}
+        self.incarnations: dict[str, int] = {COORDINATOR: 0}
         self.syncer: Any
 
     @abstractmethod
@@ -76,11 +76,11 @@ class InMemoryNodes(ABC):
     def start_syncer(self) -> None:
         """A new syncer process."""
         self.syncer = self.new_syncer()
-        self._do(SYNCER, self.syncer.start(self.now))
+        self._do(COORDINATOR, self.syncer.start(self.now))
 
     def restart_syncer(self) -> None:
         """Kill the syncer and start it again: every connection breaks."""
-        self.incarnations[SYNCER] += 1
+        self.incarnations[COORDINATOR] += 1
         for name in list(self._connections):
             self.disconnect(name, tell_syncer=False)
         self.start_syncer()
@@ -100,7 +100,7 @@ class InMemoryNodes(ABC):
             return
         del self._names[connection]
         if tell_syncer:
-            self._do(SYNCER, self.syncer.on_lost(connection, "broken", self.now))
+            self._do(COORDINATOR, self.syncer.on_lost(connection, "broken", self.now))
         if reconnect:
             self._do(name, self.learners[name].on_lost("broken", self.now))
             self._at(self._delay, lambda: self._connect(name))
@@ -138,7 +138,7 @@ class InMemoryNodes(ABC):
                 case Commit():
                     self.disk[effect.name] = (effect.tensors, effect.meta)
                 case Save():
-                    core = self.syncer if node == SYNCER else self.learners[node]
+                    core = self.syncer if node == COORDINATOR else self.learners[node]
                     self._at(self._delay, lambda core=core, effect=effect: self._do(  # type: ignore[misc]
                         node, core.on_saved(effect.checkpoint, self.now)))
                 case Snapshot():
@@ -147,16 +147,16 @@ class InMemoryNodes(ABC):
                     if effect.to in self._names:
                         self.disconnect(self._names[effect.to], tell_syncer=False)
                 case Stop():
-                    self.over = self.over or node == SYNCER
+                    self.over = self.over or node == COORDINATOR
                 case Failpoint():
                     pass
 
     def _send(self, node: str, effect: Send) -> None:
-        connection = effect.to if node == SYNCER else self._connections.get(node)
+        connection = effect.to if node == COORDINATOR else self._connections.get(node)
         if connection not in self._names:
             return
         learner = self._names[connection]
-        receiver = learner if node == SYNCER else SYNCER
+        receiver = learner if node == COORDINATOR else COORDINATOR
         if effect.sent:
             self.tape.append(effect.sent.stamped(self.now, node, self.incarnations[node]))
         if self._lose(node, receiver, effect.message):
@@ -166,15 +166,15 @@ class InMemoryNodes(ABC):
         def deliver() -> None:
             if self._names.get(connection) != learner:
                 return
-            if receiver == SYNCER:
-                self._do(SYNCER, self.syncer.on_message(connection, effect.message, effect.tensors, self.now))
+            if receiver == COORDINATOR:
+                self._do(COORDINATOR, self.syncer.on_message(connection, effect.message, effect.tensors, self.now))
             else:
                 self._do(learner, self.learners[learner].on_message(effect.message, effect.tensors, self.now))
         self._at(self._delay, deliver)
 
     def _fire(self, node: str, timer: Timer) -> None:
         if self._timers.get((node, timer.key)) == timer.at:
-            core = self.syncer if node == SYNCER else self.learners[node]
+            core = self.syncer if node == COORDINATOR else self.learners[node]
             self._do(node, core.on_timer(timer.key, self.now))
 
     def _train(self, name: str, effect: Compute) -> None:
@@ -213,7 +213,7 @@ class InMemoryCluster(InMemoryNodes):
             else:
                 found.states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
                 found.to_commit.append(fragment.index)
-        return Syncer(self.config, found, self.incarnations[SYNCER])
+        return Syncer(self.config, found, self.incarnations[COORDINATOR])
 
     def new_learner(self, name: str) -> Learner:
         """Without a part of a checkpoint."""

@@ -22,7 +22,7 @@ from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainers.core.effects import Compute, Effect
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.node.client import ClientDriver
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 from diloco_chaos.harness.trainers.node.server import ServerDriver
@@ -49,9 +49,9 @@ HELLO = Introduction(token=TOKEN, node=WORKER, incarnation=0)
 class Played:
     """What came of it."""
 
-    inputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {SYNCER: [], WORKER: []})
+    inputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {COORDINATOR: [], WORKER: []})
     """Node -> (method, what it was given, the time), in order."""
-    notes: dict[str, list[str]] = field(default_factory=lambda: {SYNCER: [], WORKER: []})
+    notes: dict[str, list[str]] = field(default_factory=lambda: {COORDINATOR: [], WORKER: []})
     """Node -> texts of its `note` events."""
     stored: dict[str, Tensors] = field(default_factory=dict)
     """What the coordinator has committed, by file."""
@@ -98,7 +98,7 @@ def in_memory(coordinator: Answer, worker: Answer, folder: Path) -> Played:
 
     class Nodes(InMemoryNodes):
         def new_syncer(self) -> Any:
-            return Scripted(SYNCER, coordinator, played.inputs[SYNCER])
+            return Scripted(COORDINATOR, coordinator, played.inputs[COORDINATOR])
 
         def new_learner(self, name: str) -> Any:
             return Scripted(name, worker, played.inputs[name])
@@ -124,8 +124,8 @@ def simulated(coordinator: Answer, worker: Answer, folder: Path) -> Played:
             played.notes[node].append(event.fields["text"])
     host = SimulatedHost(world, Parameters(), note, lambda tensors, meta: played.snapshots.append(tensors))
     link = Link(WORKER, world, host.parameters)
-    server = SimulatedServer(host, SYNCER, 0, Failpoints({}), disk,
-                             lambda: Scripted(SYNCER, coordinator, played.inputs[SYNCER]))  # type: ignore[arg-type]
+    server = SimulatedServer(host, COORDINATOR, 0, Failpoints({}), disk,
+                             lambda: Scripted(COORDINATOR, coordinator, played.inputs[COORDINATOR]))  # type: ignore[arg-type]
     client = SimulatedClient(host, WORKER, 0, Failpoints({}), link, lambda: server,
                              lambda: Scripted(WORKER, worker, played.inputs[WORKER]))  # type: ignore[arg-type]
     while None in (server.status, client.status):
@@ -138,8 +138,8 @@ def simulated(coordinator: Answer, worker: Answer, folder: Path) -> Played:
 def on_sockets(coordinator: Answer, worker: Answer, folder: Path) -> Played:
     """Two drivers on loopback."""
     played, epoch = Played(), time.monotonic()
-    server = ServerDriver(Scripted(SYNCER, coordinator, played.inputs[SYNCER]),  # type: ignore[arg-type]
-                          TapeWriter(folder / "tape", SYNCER, 0, epoch), epoch, folder, Failpoints({}), TOKEN)
+    server = ServerDriver(Scripted(COORDINATOR, coordinator, played.inputs[COORDINATOR]),  # type: ignore[arg-type]
+                          TapeWriter(folder / "tape", COORDINATOR, 0, epoch), epoch, folder, Failpoints({}), TOKEN)
     client = ClientDriver(Scripted(WORKER, worker, played.inputs[WORKER]),  # type: ignore[arg-type]
                           TapeWriter(folder / "tape", WORKER, 0, epoch), epoch, folder, Failpoints({}))
 

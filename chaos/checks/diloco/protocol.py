@@ -22,7 +22,7 @@ from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import (
@@ -73,7 +73,7 @@ def quorum_respected(history: History) -> Finding:
     parts, smallest = history.parts, history.plan.cluster.learners
     learners, arrivals, absent = parts.plain("learner"), parts.plain("arrived"), _absent(history)
     jumps = [span.injected for span in history.spans if span.planned.fault.moves_clock
-             and SYNCER in span.planned.fault.targets and span.injected is not None]
+             and COORDINATOR in span.planned.fault.targets and span.injected is not None]
     for number, (merge, begin, count) in enumerate(zip(history.merges, parts.begins.tolist(), parts.counts.tolist(),
                                                        strict=True)):
         names = set(learners[begin:begin + count])
@@ -95,7 +95,7 @@ def _absent(history: History) -> set[int]:
     """Return the numbers of merges with a part of a process that was not connected when the part arrived. What is
     written just before or after a moment may come after or before it."""
     changes: dict[str, list[tuple[float, int | None]]] = defaultdict(list)
-    for event in history.tape.of(Hello, Lost, node=SYNCER):
+    for event in history.tape.of(Hello, Lost, node=COORDINATOR):
         changes[event.learner].append((event.t, event.incarnation if isinstance(event, Hello) else None))
     arrived = history.parts.numbers("arrived")
     processes, process = history.parts.processes
@@ -180,13 +180,13 @@ def _no_version_is_missing(history: History) -> None:
     """Raise Unknown where a version was made that no merge tells of: what went into it could be merged again unseen."""
     seen: dict[int, set[int]] = defaultdict(set)
     newest: dict[int, int] = defaultdict(int)
-    first = {fragment: version for initial in history.tape.of(Initial, node=SYNCER)[:1]
+    first = {fragment: version for initial in history.tape.of(Initial, node=COORDINATOR)[:1]
              for fragment, version in enumerate(initial.versions)}
-    made: list[Made] = [*history.tape.of(Merge, node=SYNCER), *history.recovered_merges]
+    made: list[Made] = [*history.tape.of(Merge, node=COORDINATOR), *history.recovered_merges]
     for merge in made:
         seen[merge.fragment].add(merge.version)
         newest[merge.fragment] = max(newest[merge.fragment], merge.version)
-    for resumed in history.tape.of(Resumed, node=SYNCER):
+    for resumed in history.tape.of(Resumed, node=COORDINATOR):
         for fragment, version in enumerate(resumed.versions):
             newest[fragment] = max(newest[fragment], version)
     for fragment, version in newest.items():
@@ -221,7 +221,7 @@ def _versions(history: History) -> tuple[dict[tuple[int, int], str], list[str]]:
     states: dict[tuple[int, int], str | None] = {}
     wrong: list[str] = []
     newest: dict[int, int] = defaultdict(int)
-    for event in history.tape.of(Initial, Resumed, Merge, node=SYNCER):
+    for event in history.tape.of(Initial, Resumed, Merge, node=COORDINATOR):
         for fragment, version, digest, state in _kept(event):
             if known.setdefault((fragment, version), digest) != digest:
                 wrong.append(f"fragment {fragment} version {version} has two contents")
@@ -270,7 +270,7 @@ def _older_than_promised(history: History, received: Mapping[Node, Series[Receiv
     """Name the processes that first received an older version than the syncer held when they came, each in words."""
     forged = {target for planned in history.plan.faults if planned.fault.impersonates
               for target in planned.fault.targets}
-    promised = {hello.process: hello.versions for hello in reversed(history.tape.of(Hello, node=SYNCER))
+    promised = {hello.process: hello.versions for hello in reversed(history.tape.of(Hello, node=COORDINATOR))
                 if hello.fresh and hello.learner not in forged}
     wrong = []
     for (node, inc), series in received.items():

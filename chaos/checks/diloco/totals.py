@@ -10,7 +10,7 @@ from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Finished, Hello, Initial, Lost, Merge, Received, Resumed
@@ -46,7 +46,7 @@ def _steps(history: History) -> dict[Node, _Steps]:
         Unknown: the tape of a process that the syncer knew is missing, or a process took a step twice.
     """
     steps = {}
-    for hello in history.tape.of(Hello, node=SYNCER):
+    for hello in history.tape.of(Hello, node=COORDINATOR):
         node = hello.learner, hello.incarnation
         need(node in history.tape.ends, f"{node[0]}.{node[1]} was there, but left no tape")
     for node, (numbers, tokens) in history.counted.items():
@@ -94,7 +94,7 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
     for target, begin in since.items():
         step = max((float(events.numbers("tokens").max()) for (name, _), events in history.steps.items()
                     if name == target), default=0.0)
-        for hello in history.tape.of(Hello, node=SYNCER):
+        for hello in history.tape.of(Hello, node=COORDINATOR):
             if hello.learner == target and hello.t >= begin - history.clocks.tolerance:
                 claimed.setdefault((target, hello.incarnation), ([], step))[0].append(hello.t)
     return claimed
@@ -109,7 +109,7 @@ def processed_correct(history: History) -> Finding:
     """
     rules, merges = rules_of(history), history.merges
     need(history.steps and merges, "there are no steps or no merges on the tape")
-    finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
+    finished = [event for event in history.tape.of(Finished, node=COORDINATOR)[:1] if event.t <= history.end]
     points: list[Merge | Finished] = [*merges, *finished]
     steps = _steps(history)
     count, begins = len(points), rules.begins_with
@@ -162,7 +162,7 @@ def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Num
     for came, went in _connected(history, node):
         certain |= (moments >= came + before) & (moments < went)
     for span in history.spans:
-        if span.injected is not None and {node[0], SYNCER} & set(
+        if span.injected is not None and {node[0], COORDINATOR} & set(
                 span.planned.fault.affected_nodes(history.plan.cluster.names)):
             until = history.end if span.ended is None else span.ended + before + _CALM_S
             certain &= (moments < span.injected) | (moments > until)
@@ -172,7 +172,7 @@ def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Num
 def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
     """From when to when the syncer knew this process to be there."""
     since: float | None = None
-    for event in history.tape.of(Hello, Lost, Initial, Resumed, node=SYNCER):
+    for event in history.tape.of(Hello, Lost, Initial, Resumed, node=COORDINATOR):
         if isinstance(event, Hello | Lost) and event.learner != node[0]:
             continue
         if since is not None:
@@ -217,7 +217,7 @@ def _announced(history: History) -> ByVersion:
     earlier step.
     """
     announced, before, newest, step = {(-1, -1): 0}, 0, 0, -1
-    for merge in history.tape.of(Merge, node=SYNCER):
+    for merge in history.tape.of(Merge, node=COORDINATOR):
         if merge.step > step:
             before, step = newest, merge.step
         newest = max(newest, merge.processed)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_most, check, rules_of, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import Finished, Merge, Steady
 
@@ -17,13 +17,13 @@ from diloco_chaos.harness.record.tape.events import Finished, Merge, Steady
 def fragments_in_turn(history: History) -> Finding | None:
     """Every fragment is merged once in H steps of the global clock, to the end of training, while no node is hit."""
     start, turn = zero(history), rules_of(history).turn
-    finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
+    finished = [event for event in history.tape.of(Finished, node=COORDINATOR)[:1] if event.t <= history.end]
     availability = Availability(history)
     longest, judged, wrong = 0, 0, list[tuple[int, Line, Late]]()
     step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge.fragment == fragment and merge.t >= start]
-        ends: list[Steady | Merge | Finished] = [*history.tape.of(Steady, node=SYNCER)[:1], *mine, *finished]
+        ends: list[Steady | Merge | Finished] = [*history.tape.of(Steady, node=COORDINATOR)[:1], *mine, *finished]
         for before, after in pairwise(ends):
             if not availability.quiet(before.t, after.t):
                 continue

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.accounting.step_fates import Fates
 from diloco_chaos.chaos.evidence.truncated import Truncated
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import (
@@ -350,7 +349,7 @@ def _overtaken(tape: Tape, parts: PartColumns, timeout: float) -> Mapping[Node, 
     """Of each process, when it must have seen that a newer one has its place: so long after the syncer had first heard
     of that. One that goes on, because it is cut off, makes steps that count for nothing; unless one was merged."""
     heard: dict[Node, float] = {}
-    for hello in tape.of(Hello, node=SYNCER):
+    for hello in tape.of(Hello):
         heard.setdefault(hello.process, hello.t)
     overtaken: dict[Node, float] = {}
     for (learner, newer), t in heard.items():

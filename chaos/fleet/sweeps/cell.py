@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, TypeVar
 
 from diloco_chaos.chaos.runner.simulate import performed
-from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
+from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
 from diloco_chaos.harness.record.tape.events import Finished, Injected, Merge, Steady
@@ -69,7 +69,7 @@ def measure(cell: Cell) -> Measured:
     plan = freeze(scenario, cell.seed)
     done = performed(plan, Parameters(payload=cell.payload))
     tape = done.stage.tape()
-    merges = tape.of(Merge, node=SYNCER)
+    merges = tape.of(Merge)
     begun, ended = _window(tape, cell.deadline)
     before = [merge.merged for merge in merges if merge.t <= begun]
     during = [merge for merge in merges if begun < merge.t <= ended]
@@ -82,8 +82,8 @@ def measure(cell: Cell) -> Measured:
 
 
 def _window(tape: Tape, deadline: float) -> tuple[float, float]:
-    begun = [*tape.of(Injected)[:1], *tape.of(Steady, node=SYNCER)[:1]]
-    finished = tape.of(Finished, node=SYNCER)[:1]
+    begun = [*tape.of(Injected)[:1], *tape.of(Steady)[:1]]
+    finished = tape.of(Finished, node=COORDINATOR)[:1]
     return begun[0].t if begun else 0.0, finished[0].t if finished else deadline
 
 

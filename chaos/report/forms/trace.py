@@ -4,12 +4,11 @@ receipt. In the Trace Event Format (Google, "Trace Event Format", 2016), which n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import (
     CheckpointComplete,
     Failpoint,
@@ -36,7 +35,7 @@ _INSTANTS = Hello, Lost, Steady, Ready, Failpoint, Superseded, RefusedCheckpoint
 
 def report_trace(history: History) -> str:
     """Times in microseconds since the run began."""
-    nodes = dict.fromkeys([*history.plan.cluster.all_nodes, SYNCER])  # what logs told of rounds is in its name, too
+    nodes = dict.fromkeys([*history.plan.cluster.all_nodes, history.recorder])
     processes = {node: number for number, node in enumerate(nodes, _FAULTS + 1)}
     events = [*_names(history, processes), *_faults(history), *_states(history, processes),
               *_work(history, processes), *_merges(history, processes), *_instants(history, processes)]
@@ -45,14 +44,13 @@ def report_trace(history: History) -> str:
 
 def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     for name, number in {"faults": _FAULTS, **processes}.items():
-        shown = "rounds" if name == SYNCER and history.plan.trainer.coordinator is None else name
-        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": shown}}
+        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
     for number in processes.values():
         for thread, name in ((_STATES, "state"), (_WORK, "work"), (_MOMENTS, "events")):
             yield from _thread(number, thread, name)
     for fragment in range(_fragments(history)):
-        yield from _thread(processes[SYNCER], _FRAGMENT + fragment, f"fragment {fragment}")
+        yield from _thread(processes[history.recorder], _FRAGMENT + fragment, f"fragment {fragment}")
     for number, span in enumerate(history.spans):
         yield from _thread(_FAULTS, number, span.planned.id)
 
@@ -105,7 +103,7 @@ def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any
 
 
 def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    syncer = processes[SYNCER]
+    syncer = processes[history.recorder]
     made: dict[tuple[int, int], Merge] = {}
     for merge in history.merges:
         thread = _FRAGMENT + merge.fragment
@@ -117,20 +115,20 @@ def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, A
             yield _arrow("f", _answer(part.learner, part.incarnation, merge.round, merge.fragment), syncer, thread,
                          _inside(merge))
         made[merge.fragment, merge.version] = merge
-    yield from _receipts(history.tape.of(Received), made, processes)
+    yield from _receipts(history, made, processes)
 
 
-def _receipts(events: Iterable[Received], made: dict[tuple[int, int], Merge],
+def _receipts(history: History, made: dict[tuple[int, int], Merge],
               processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     """An arrow of its own for each receipt: one with several ends is drawn from receipt to receipt."""
-    for event in events:
+    for event in history.tape.of(Received):
         merge = made.get((event.fragment, event.version))
         if merge is not None and event.node in processes:
             process = processes[event.node]
             name = f"receipt-{event.node}-{event.inc}-{event.fragment}-{event.version}"
             yield _slice(process, _MOMENTS, f"receipt, fragment {event.fragment}", event.t, event.t + 1e-6,
                          version=event.version)
-            yield _arrow("s", name, processes[SYNCER], _FRAGMENT + event.fragment, _inside(merge))
+            yield _arrow("s", name, processes[history.recorder], _FRAGMENT + event.fragment, _inside(merge))
             yield _arrow("f", name, process, _MOMENTS, event.t)
 
 

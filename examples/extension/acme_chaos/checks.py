@@ -23,7 +23,7 @@ def reconnects(history: History, bound: Reconnects) -> Finding:
     """No learner connects again more often than it may."""
     if history.zero is None:
         raise Unknown("the cluster never was steady")
-    again = Counter(event.learner for event in history.tape.of(events.Hello, node=history.syncer)
+    again = Counter(event.learner for event in history.tape.of(events.Hello, node=history.recorder)
                     if event.t > history.zero)
     learner, most = again.most_common(1)[0] if again else ("nobody", 0)
     return Finding(most <= bound.at_most, f"{most} by {learner}", at_most(bound.at_most),

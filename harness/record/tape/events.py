@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from msgspec import Meta, Struct, field
 
-SCHEMA = 2
-"""Of the tape. 1 called the outer gradient `snapshot`, a failpoint `held`, and a global checkpoint `cut`."""
+SCHEMA = 3
+"""Of the tape. 2 had the rounds of a trainer of commands under the name `syncer`; 1 had other names of events."""
 
 MemoryPart = Literal["weights", "moments"]
 MemoryContent = Literal["nan", "bits"]
@@ -101,7 +101,7 @@ class Start(Event):
     """A process began."""
 
     role: str = ""
-    """`syncer`, `learner`, or `service` and `coordinator` where commands are the trainer."""
+    """`syncer`, `learner`, or `service` for a node of commands that is no worker."""
     pid: int | None = None
     sources: str = ""
     """Digest of the sources that the process runs."""

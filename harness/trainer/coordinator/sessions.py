@@ -11,7 +11,7 @@ from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Clock, Finish, Hello
 from diloco_chaos.harness.trainers.api.sessions import P, PeerSessions
 from diloco_chaos.harness.trainers.core.effects import Effect
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.storage.global_checkpoint import GlobalCheckpoints
 from diloco_chaos.harness.trainers.wire.messages import Message
 
@@ -29,7 +29,7 @@ class LearnerSessions(PeerSessions[P, Hello]):
 
     def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
         """Its own part of a checkpoint is on stable storage."""
-        return self._checkpoints.saved(SYNCER, checkpoint)
+        return self._checkpoints.saved(COORDINATOR, checkpoint)
 
     @abstractmethod
     def _clock(self, now: float) -> Clock:

@@ -68,7 +68,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Welcome,
 )
 from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Send, Timer
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.wire.messages import Message
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
@@ -400,7 +400,7 @@ class Syncer(LearnerSessions[LearnerSession]):
     def _checkpoint(self) -> Iterable[Effect]:
         """Start a checkpoint of the run: the syncer and every connected learner save their state."""
         connections = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
-        number, effects = self._checkpoints.begin(self.counters.step, [SYNCER, *connections])
+        number, effects = self._checkpoints.begin(self.counters.step, [COORDINATOR, *connections])
         yield from effects
         yield self.fragments.part(number, self._checkpoints.whole)
         for connection in connections.values():

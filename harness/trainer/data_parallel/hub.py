@@ -35,7 +35,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
 )
 from diloco_chaos.harness.trainers.api.rounds import Part, merged
 from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Save, Send, Working
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.wire.messages import Message
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
@@ -280,7 +280,7 @@ class Hub(LearnerSessions[Member]):
 
     def _checkpoint(self, state: GroupCheckpoint) -> Iterable[Effect]:
         """Save this state as a checkpoint of the whole run: no other node holds state that is not in it."""
-        number, effects = self._checkpoints.begin(state.step, [SYNCER])
+        number, effects = self._checkpoints.begin(state.step, [COORDINATOR])
         yield from effects
         yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._checkpoints.whole)
 

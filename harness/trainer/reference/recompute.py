@@ -34,7 +34,7 @@ from diloco_chaos.harness.trainer.reference.problem import SHAPES, TABLES, Tenso
 from diloco_chaos.harness.trainer.reference.rules import Rules
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
 from diloco_chaos.harness.trainers.core.memory import Corruption
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
 _LOSS = 2e-4
 """Losses are written to four digits."""
@@ -266,7 +266,7 @@ def _merges(recorded: Recorded, count: int) -> tuple[list[deque[tuple[Made, Sequ
 
 def _whose(event: Event | Made) -> str:
     return (f"{event.node}.{event.inc}, {event.event}" if isinstance(event, Event)
-            else f"{SYNCER}.{event.inc}, {Resumed.name()}")
+            else f"{COORDINATOR}.{event.inc}, {Resumed.name()}")
 
 
 def recomputed(rules: Rules, recorded: Recorded) -> Replay:

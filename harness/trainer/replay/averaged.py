@@ -12,7 +12,7 @@ from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.model.replica import begun
 from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
 
 def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas: MakeReplica,
@@ -21,11 +21,11 @@ def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas:
     later with the others' state, so that all replicas are the same at every merge."""
     peers = {name: replicas(index) for index, name in enumerate(config.names)}
     replica, up, down = peers[config.names[0]], config.gradient_codec, config.broadcast_codec
-    targets = {back.step for back in history.tape.of(RolledBack, node=SYNCER)}
-    first = history.tape.of(Initial, node=SYNCER)[0]
+    targets = {back.step for back in history.tape.of(RolledBack, node=COORDINATOR)}
+    first = history.tape.of(Initial, node=COORDINATOR)[0]
     step, tokens, result = first.step, first.processed, Replay()
     saved = {step: (begun(initial), tokens)}
-    for event in history.tape.of(Merge, RolledBack, node=SYNCER):
+    for event in history.tape.of(Merge, RolledBack, node=COORDINATOR):
         if isinstance(event, RolledBack):
             if event.step not in saved:
                 result.missing = f"the run went back to step {event.step}, of which the tape does not tell"

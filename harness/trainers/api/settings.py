@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diloco_chaos.harness.base.tensors import Numbers
 from diloco_chaos.harness.base.units import Seconds, Share, Steps
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
 Evidence = Literal["fragments", "tokens", "rounds", "protocol"]
 """What a trainer's event log tells, beside who was there and when work was merged. `fragments`: pieces of the model,
@@ -157,7 +157,7 @@ class TrainerSettings(BaseModel):
     @property
     def all_nodes(self) -> list[str]:
         """Every node, in the order of starting: here, a coordinator and the learners."""
-        return [SYNCER, *self.names]
+        return [COORDINATOR, *self.names]
 
     @property
     def groups(self) -> Mapping[str, Sequence[str]]:

@@ -27,7 +27,7 @@ from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.api.counting import TOKENS, Counting
 from diloco_chaos.harness.trainers.api.settings import Evidence, FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.core.programs import Program
-from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR, ROUNDS, Coordinator, Worker
 from diloco_chaos.harness.trainers.core.round_reports import Lint
 from diloco_chaos.harness.trainers.storage.workings import Kept
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
@@ -44,11 +44,6 @@ ROUND_EVENTS: Mapping[Role, frozenset[str]] = {
 
 OFTEN, SELDOM = range(20, 121, 5), (1, 2, 3)
 """Occurrences that a fault may wait for: of what happens all the time, and of what only faults bring about."""
-
-
-def role_of(node: str) -> Role:
-    """Of a node, by its name."""
-    return "syncer" if node == SYNCER else "learner"
 
 
 class TrainerError(UserError):
@@ -175,8 +170,8 @@ class Trainer(ABC):
     settings: TrainerSettings
     """A subclass narrows it to its `settings_type`."""
 
-    coordinator: ClassVar[str | None] = SYNCER
-    """The node that merges; None: there is none, and logs tell of rounds."""
+    coordinator: ClassVar[str | None] = COORDINATOR
+    """The node that merges; None: there is none."""
     ends_by_itself: ClassVar[bool] = True
     """Whether every node ends when training is over; else the harness ends them."""
     own_failpoints: ClassVar[bool] = False
@@ -212,6 +207,15 @@ class Trainer(ABC):
         return "cpu"
 
     # -- what its event log tells --------------------------------------------------------------------------------------
+
+    def role_of(self, node: str) -> Role:
+        """Return what a node is here."""
+        return "syncer" if node == self.coordinator else "learner"
+
+    @property
+    def recorder(self) -> str:
+        """Return the name under which the event log has merges, the steady state and the end of training."""
+        return self.coordinator or ROUNDS
 
     @property
     def evidence(self) -> frozenset[Evidence]:
@@ -282,7 +286,7 @@ class Trainer(ABC):
     @property
     def keepers(self) -> Sequence[str]:
         """Nodes of whose state the files can be damaged."""
-        return [SYNCER]
+        return [COORDINATOR]
 
     def process_names(self, node: str) -> Sequence[str]:
         """What the processes that a node starts are called, without their numbers."""

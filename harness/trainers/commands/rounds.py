@@ -4,8 +4,7 @@ A round that workers finish together (`shared`) is over with the first of them t
 before the next are its members. Where every worker counts its own rounds, each of them is one of its own.
 
 The events are those of docs/evidence.md, so that the checks are the same for every trainer: a worker's round is its
-`step`, a round of the run is a `merge`, written under the name of the coordinator because there is nobody else who
-knows.
+`step`, a round of the run is a `merge` under the name `rounds`, since no node merges.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Start, Steady, Step
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Steady, Step
+from diloco_chaos.harness.trainers.core.roles import ROUNDS
 from diloco_chaos.harness.trainers.core.round_reports import Report
 
 E = TypeVar("E", bound=Event)
@@ -52,13 +51,10 @@ class Rounds:
         self._merged = 0
         self._seen: set[str] = set()
         self._coming: set[str] = set()  # workers that are going to be started again
-        self._steady = self._finished = self._begun = False
+        self._steady = self._finished = False
 
     def on_start(self, worker: str, incarnation: int, t: float) -> Iterator[Event]:
         """A process was started."""
-        if not self._begun:
-            self._begun = True
-            yield _of_run(t, Start(role="coordinator"))
         self._workers[worker] = _Worker(incarnation, t)
         self._coming.discard(worker)
         yield _of_run(t, Hello(learner=worker, incarnation=incarnation, fresh=incarnation == 0, step=self._newest,
@@ -141,4 +137,4 @@ class Rounds:
 
 
 def _of_run(t: float, event: E) -> E:
-    return event.stamped(t, SYNCER, 0)
+    return event.stamped(t, ROUNDS, 0)

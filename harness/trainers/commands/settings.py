@@ -35,7 +35,10 @@ from diloco_chaos.harness.trainers.core.programs import (
     splittable,
     target,
 )
+from diloco_chaos.harness.trainers.core.roles import ROUNDS
 
+_TAKEN = {"harness": "what the harness does", ROUNDS: "rounds", "links": "the links' proxy"}
+"""Names of files of the event log, or of logs, that no node can have."""
 _NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 _BASELINE = "baseline"
 _MOST_NODES = 64
@@ -254,6 +257,9 @@ class CommandSettings(SimpleSettings):
         for name in names:
             if names.count(name) > 1:
                 raise MisfitError(Misfit("nodes", f"nodes: two nodes are called {name!r}"))
+            if name in _TAKEN:
+                raise MisfitError(Misfit("nodes", f"nodes: {name!r} is the event log's own name for {_TAKEN[name]}: "
+                                                  f"call the node by another name"))
         if len(names) > _MOST_NODES:
             raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_NODES} are the most"))
         if len(names) > _MOST_CAUGHT and any(spec.peers == "caught" for spec in self.nodes.values()):

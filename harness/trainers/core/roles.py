@@ -17,8 +17,10 @@ from diloco_chaos.harness.trainers.core.effects import Compute, Effect
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.wire.messages import Message, Vocabulary
 
-SYNCER = "syncer"
-"""The name of the node that all others talk to."""
+COORDINATOR = "syncer"
+"""The name of the node that all others talk to, where a trainer has one."""
+ROUNDS = "rounds"
+"""What the event log of a trainer without a coordinator has its rounds under: no node has that name."""
 
 
 class Core(Protocol):

@@ -14,7 +14,7 @@ from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send
 from diloco_chaos.harness.trainers.core.memory import ordered
-from diloco_chaos.harness.trainers.core.roles import SYNCER, Corruptible, Worker
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR, Corruptible, Worker
 from diloco_chaos.harness.trainers.node.backoff import CONNECT_S, Backoff
 from diloco_chaos.harness.trainers.node.driver import Driver
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
@@ -115,7 +115,7 @@ class ClientDriver(Driver):
                     self._pass_on(message, tensors)
             return heard, "closed by the syncer"
         except FrameError as error:
-            self._refusals.record(events.RefusedFrame(peer=SYNCER, reason=str(error)))
+            self._refusals.record(events.RefusedFrame(peer=COORDINATOR, reason=str(error)))
             return heard, str(error)
         except TimeoutError:
             return heard, f"nothing heard for {self._silence:.1f} s"

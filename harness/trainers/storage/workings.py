@@ -18,7 +18,7 @@ from diloco_chaos.harness.base.errors import all_printable, printable
 from diloco_chaos.harness.base.tensors import Tensors, add_prefix, strip_prefix
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.trainers.core.effects import Working
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
 Amount = Literal["full", "sampled", "off"]
 """How much of it is kept."""
@@ -38,7 +38,7 @@ _FIRST = 1 / 8
 def room(amount: Amount, node: str, nodes: int) -> int:
     """Bytes that a node may write in a run of so many nodes."""
     total = {"full": _FULL, "sampled": _SAMPLED, "off": 0}[amount]
-    return total // 2 if node == SYNCER else total // 2 // max(1, nodes - 1)
+    return total // 2 if node == COORDINATOR else total // 2 // max(1, nodes - 1)
 
 
 class Workings:

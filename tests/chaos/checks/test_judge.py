@@ -189,7 +189,8 @@ def test_a_learner_that_left_no_file_is_a_cut(calm):
 
 def test_a_run_that_never_was_steady_is_inconclusive(storm):
     judgement = storm.without("steady").judged()
-    assert judgement.inconclusive.startswith("there never was a steady state: the cluster never merged from every learner")
+    assert judgement.inconclusive.startswith(
+        "there never was a steady state: the cluster never merged from every learner")
     assert judgement.exit_code == 3
     assert {verdict.verdict for verdict in judgement.checks if verdict.name not in ALWAYS} == {"unknown"}
 

@@ -31,13 +31,13 @@ def told(*steps, **settings):
 def made(*rounds, **settings):
     """A run with these rounds, (number, members, words of a member), a tenth of a second apart: the steady state is the
     first, and a fault comes at 5 s."""
-    syncer = [an_event(index / 10, "syncer", 0, "merge", {
+    merges = [an_event(index / 10, "rounds", 0, "merge", {
         "round": number, "step": number, "version": index, "contributions": [
             {"learner": f"w-{member}", "incarnation": 0, **words} for member in range(1, members + 1)]})
         for index, (number, members, words) in enumerate(rounds)]
     fault = [an_event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
              an_event(5.0, "harness", 0, "injected", {"fault": "f1"})]
-    return history([an_event(0.0, "syncer", 0, "steady", {"step": 0}), *syncer, *fault], **settings)
+    return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
 def history(events, checks="{}", shared=True, rounds=9):
@@ -119,7 +119,7 @@ def test_goodput_is_judged_where_the_scenario_says_how_much():
 def test_goodput_is_not_known_where_the_fault_comes_at_once():
     late = [event for event in made((0, 2, {})).tape.events if event.event != "steady"]
     with pytest.raises(Unknown, match="too soon"):
-        CHECKS["goodput"](history([*late, an_event(4.5, "syncer", 0, "steady", {"step": 0})],
+        CHECKS["goodput"](history([*late, an_event(4.5, "rounds", 0, "steady", {"step": 0})],
                                   checks="{goodput: {at_least: 50%}}"))
 
 
@@ -148,7 +148,7 @@ def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is
 @pytest.mark.parametrize(("last", "verdict"), [(11.0, "failed"), (6.0, "unknown")])
 def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_till_then_might_not_have(last, verdict):
     run = made(*[(number, 2, {}) for number in range(1, 50)], rounds=99, checks="{no_global_stall: {max_gap: 5s}}")
-    over = [an_event(last, "syncer", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
+    over = [an_event(last, "rounds", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
             an_event(last, "harness", 0, "end", {"outcome": "finished", "message": ""})]
     found = judge(History(run.plan, Tape([*run.tape.events, *over])))
     stall = next(check for check in found.checks if check.name == "no_global_stall")
@@ -159,7 +159,7 @@ def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_ti
 
 
 def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
-    over = [an_event(1.0, "syncer", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
+    over = [an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
     assert judge(history(over)).inconclusive == "every worker had ended by round 0, before round 9"
 
@@ -171,7 +171,7 @@ def test_workers_of_whom_no_round_is_known_may_have_trained_and_it_is_said_how_t
     over = [an_event(0.1, "harness", 0, "spawn", {"target": "w-1", "incarnation": 0, "pid": 1}),
             an_event(0.2, "w-1", 0, "start", {"role": "learner", "pid": 1, "sources": ""}),
             an_event(0.9, "harness", 0, "exit", {"target": "w-1", "incarnation": 0, "status": status, "killed": False}),
-            an_event(1.0, "syncer", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
+            an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
     found = judge(history(over))
     assert found.inconclusive.startswith(inconclusive)

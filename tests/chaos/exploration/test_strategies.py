@@ -27,7 +27,7 @@ def test_a_drawn_plan_has_only_what_was_asked_for_and_is_written_as_it_is(plan):
     assert {planned.fault.kind for planned in plan.faults} <= {"kill", "pause"}
     assert len(plan.faults) <= 4
     assert plan.cluster.learners == 2
-    warnings_of(plan.cluster, [planned.fault for planned in plan.faults])
+    warnings_of(plan.trainer, [planned.fault for planned in plan.faults])
     again = freeze(parse(written(plan)), plan.seed)
     assert again.faults == plan.faults
     assert again.cluster == plan.cluster

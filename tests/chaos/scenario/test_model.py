@@ -156,13 +156,13 @@ def test_a_name_that_is_nearly_right_is_suggested():
 
 def test_a_wan_longer_than_the_grace_window_is_warned_of():
     far, flagship = load("far")[0], load("flagship")[0]
-    assert "come too late" in warnings_of(far.cluster, far.faults)[0]
-    assert warnings_of(flagship.cluster, flagship.faults) == []
+    assert "come too late" in warnings_of(far.trainer, far.faults)[0]
+    assert warnings_of(flagship.trainer, flagship.faults) == []
 
 
 def test_kills_that_leave_no_quorum_are_warned_of():
     scenario = parse(HEAD + "cluster: {quorum: 3}\nfaults:\n  - {kill: [learner-1, learner-2], at: 1s}\n")
-    assert "quorum is never reached again" in warnings_of(scenario.cluster, scenario.faults)[0]
+    assert "quorum is never reached again" in warnings_of(scenario.trainer, scenario.faults)[0]
 
 
 def test_two_faults_of_one_kind_on_one_target_at_once_are_refused():

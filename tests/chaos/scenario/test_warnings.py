@@ -10,7 +10,7 @@ from diloco_chaos.chaos.scenario.warnings import warnings_of
 def warned(*faults, more=""):
     """What is warned of, of the plan as of the scenario."""
     loaded = parse("diloco_chaos: 1\nname: x\nfaults:\n" + "".join(f"  - {fault}\n" for fault in faults) + more)
-    return warnings_of(loaded.cluster, [planned.fault for planned in freeze(loaded, 0).faults])
+    return warnings_of(loaded.trainer, [planned.fault for planned in freeze(loaded, 0).faults])
 
 
 def test_a_link_too_slow_for_the_grace_window_is_warned_of():
@@ -55,3 +55,9 @@ def test_settings_of_what_is_not_exchanged_are_warned_of(mode):
 
 def test_where_fragments_are_exchanged_all_settings_mean_something():
     assert idle("{sync_every: 24, recovery: peer, anchor: base}") == []
+
+
+def test_a_node_of_commands_that_is_called_syncer_merges_nothing():
+    trainer = ("trainer: {kind: commands, rounds: 9, nodes: {syncer: {run: python3 -c 1}, w: {run: python3 -c 1, "
+               "worker: true}}, progress: [{node: w, written: true}]}\n")
+    assert warned("{kill: syncer, at: 1s}", more=trainer) == []

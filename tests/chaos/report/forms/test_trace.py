@@ -72,7 +72,7 @@ def test_a_trainer_that_tells_of_rounds_has_them_in_a_process_of_their_own():
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"), 0)
     both = [{"learner": name, "incarnation": 0} for name in ("w-1", "w-2")]
-    rounds = [an_event(number / 10, "syncer", 0, "merge", {"round": number, "step": number, "version": number,
+    rounds = [an_event(number / 10, "rounds", 0, "merge", {"round": number, "step": number, "version": number,
                                                         "contributions": both}) for number in (1, 2)]
     events = json.loads(report_trace(History(plan, Tape(rounds))))["traceEvents"]
     names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}

@@ -18,7 +18,7 @@ from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.plugin import DecoupledDiLoCo
 
-SYNCER, FIRST, SECOND = "syncer", "learner-1", "learner-2"
+COORDINATOR, FIRST, SECOND = "syncer", "learner-1", "learner-2"
 TICK = 0.01
 
 
@@ -35,8 +35,9 @@ class Run:
         self.site = SimulatedSite(around, workload, self._record, NoUndoLog("token"))
         self.cluster = Cluster(self.site)
         held = {name: (point,) for name, point in (holds or {}).items()}
-        self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", failpoints=held.get(SYNCER, ())), *(
-            NodeSpec(name, (), connects_to=SYNCER, failpoints=held.get(name, ())) for name in self.config.names)])
+        hub = NodeSpec(COORDINATOR, (), listens=True, state="state", failpoints=held.get(COORDINATOR, ()))
+        self.cluster.start([hub, *(
+            NodeSpec(name, (), connects_to=COORDINATOR, failpoints=held.get(name, ())) for name in self.config.names)])
 
     def _note(self, node, incarnation, event):
         self.events.append((round(self.world.now, 6), node, incarnation, event.event, dict(event.payload())))
@@ -79,7 +80,7 @@ def test_a_run_to_which_nothing_is_done_finishes():
     run = Run()
     before = {name: array.copy() for name, array in run.initial.items()}
     run.end()
-    assert run.of("finished", SYNCER)
+    assert run.of("finished", COORDINATOR)
     assert sum(len(run.of("step", name)) for name in run.config.names) >= 2 * run.config.budget
     assert all(np.array_equal(before[name], array) for name, array in run.initial.items())
     assert run.cluster.residue() == []
@@ -156,7 +157,7 @@ def test_held_in_the_middle_of_an_upload_and_killed_it_leaves_a_part_and_comes_b
     run = Run(holds={FIRST: "upload.half:2"}).until("failpoint")
     uploads = len(run.of("upload", FIRST))
     run.cluster.kill(FIRST, 0.2)
-    run.until("partial_frame").until("hello", SYNCER)
+    run.until("partial_frame").until("hello", COORDINATOR)
     assert run.of("partial_frame")[0][4]["peer"] == FIRST
     assert len(run.of("upload", FIRST)) == uploads
     assert run.of("hello")[-1][4]["incarnation"] == 1
@@ -212,13 +213,13 @@ def test_a_death_that_nobody_brought_about_is_an_error():
 
 def test_learners_come_back_to_a_syncer_that_was_restarted():
     run = Run(budget=200).until("steady")
-    run.cluster.kill(SYNCER, 0.5)
-    run.until("listening", SYNCER)
+    run.cluster.kill(COORDINATOR, 0.5)
+    run.until("listening", COORDINATOR)
     since = run.world.now
     run.past(3.0)
     assert {fields["learner"] for at, *_, fields in run.of("hello") if at > since} == {FIRST, SECOND}
     assert run.of("disconnected", FIRST)
-    assert run.end().of("finished", SYNCER)[0][2] == 1
+    assert run.end().of("finished", COORDINATOR)[0][2] == 1
 
 
 def test_a_superseded_learner_sees_it_and_ends():
@@ -246,46 +247,46 @@ def test_what_was_merged_survives_a_loss_of_power(offset):
     run = Run(budget=200).until("steady")
     run.until("merge", count=2)
     run.world.run(run.world.now + offset)
-    run.cluster.having(Power).lose_power(SYNCER, 0.2)
+    run.cluster.having(Power).lose_power(COORDINATOR, 0.2)
     merged = {}
     for *_, fields in run.of("merge"):
         merged[fields["fragment"]] = fields["version"]
-    run.until("resumed", SYNCER)
-    versions = run.of("resumed", SYNCER)[-1][4]["versions"]
+    run.until("resumed", COORDINATOR)
+    versions = run.of("resumed", COORDINATOR)[-1][4]["versions"]
     assert all(versions[fragment] >= version for fragment, version in merged.items())
     assert run.of("refused_checkpoint") == []
 
 
 def test_a_full_disk_ends_the_syncer_and_room_brings_it_back():
     run = Run(budget=300).until("steady")
-    assert run.cluster.having(Disks).fill_disk(SYNCER, 0.5) == sum(run.cluster.state_files(SYNCER).values())
+    assert run.cluster.having(Disks).fill_disk(COORDINATOR, 0.5) == sum(run.cluster.state_files(COORDINATOR).values())
     run.until("exit", "harness")
     assert run.of("exit", "harness")[-1][4]["status"] == 1
-    assert "No space left" in run.of("failed", SYNCER)[0][4]["reason"]
-    run.cluster.having(Disks).empty_disk(SYNCER)
-    run.until("resumed", SYNCER)
+    assert "No space left" in run.of("failed", COORDINATOR)[0][4]["reason"]
+    run.cluster.having(Disks).empty_disk(COORDINATOR)
+    run.until("resumed", COORDINATOR)
     run.end()
 
 
 def test_a_limit_on_files_is_gone_with_the_process():
     run = Run(budget=300).until("steady")
-    run.cluster.limit_writes(SYNCER, 10, 0.2)
-    assert run.cluster.residue() == [f"{SYNCER} may write no large file"]
-    run.until("resumed", SYNCER)
+    run.cluster.limit_writes(COORDINATOR, 10, 0.2)
+    assert run.cluster.residue() == [f"{COORDINATOR} may write no large file"]
+    run.until("resumed", COORDINATOR)
     assert run.cluster.residue() == []
     run.end()
 
 
 def test_one_damaged_copy_is_made_good_and_two_are_refused():
     run = Run(budget=300).until("steady")
-    run.cluster.kill(SYNCER, 0.5)
-    run.past(0.1).cluster.alter(SYNCER, "fragment-00.safetensors", lambda data: data[:-1])
-    run.until("repaired", SYNCER)
-    assert run.of("repaired", SYNCER)[0][4]["file"] == "fragment-00.safetensors"
-    run.past(1.0).cluster.kill(SYNCER, 0.5)
+    run.cluster.kill(COORDINATOR, 0.5)
+    run.past(0.1).cluster.alter(COORDINATOR, "fragment-00.safetensors", lambda data: data[:-1])
+    run.until("repaired", COORDINATOR)
+    assert run.of("repaired", COORDINATOR)[0][4]["file"] == "fragment-00.safetensors"
+    run.past(1.0).cluster.kill(COORDINATOR, 0.5)
     run.past(0.1)
     for name in ("fragment-00.safetensors", "fragment-00.mirror.safetensors"):
-        run.cluster.alter(SYNCER, name, lambda data: data[:-1])
+        run.cluster.alter(COORDINATOR, name, lambda data: data[:-1])
     with pytest.raises(ClusterError, match="exit code 2"):
         run.past(2.0)
 
@@ -372,14 +373,14 @@ def test_a_probe_finds_a_link_that_is_down_or_leads_nowhere():
     assert run.site.sound(FIRST, 0, 0, False).end == "silent"
     run.cluster.disable_link(FIRST)
     assert run.site.sound(FIRST, 0, 0, False).end == "refused"
-    run.cluster.pause(SYNCER)
+    run.cluster.pause(COORDINATOR)
     assert run.site.sound(SECOND, 0, 0, False).end == "silent"
 
 
 def test_a_probe_finds_nobody_where_a_syncer_was_killed_while_it_stood_still():
     run = Run().until("steady")
-    run.cluster.pause(SYNCER)
-    run.cluster.kill(SYNCER, None)
+    run.cluster.pause(COORDINATOR)
+    run.cluster.kill(COORDINATOR, None)
     run.past(0.1)
     assert run.site.sound(SECOND, 0, 0, False).end == "closed"
 
@@ -389,7 +390,7 @@ def test_a_probe_finds_nobody_where_a_syncer_was_killed_while_it_stood_still():
 def test_a_clock_that_jumps_leaves_the_tape_in_the_time_of_the_world():
     run = Run(budget=200).until("steady")
     run.cluster.having(Clocks).jump_clock(FIRST, 7.0)
-    run.cluster.having(Clocks).jump_clock(SYNCER, 11.0)
+    run.cluster.having(Clocks).jump_clock(COORDINATOR, 11.0)
     run.past(3.0)
     for at, *_, fields in run.of("step"):
         assert at - 0.1 < fields["began"] < at

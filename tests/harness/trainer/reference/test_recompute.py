@@ -13,7 +13,7 @@ from recorded_events import changed
 
 KILL = {"kill": "learner-2", "at": "5s", "restart_after": "1s"}
 CUT_OFF = {"partition": "learner-3", "at": "3s", "for": "1500ms"}
-SYNCER = {"kill": "syncer", "at": "4s", "restart_after": "1s"}
+COORDINATOR = {"kill": "syncer", "at": "4s", "restart_after": "1s"}
 
 
 def run(*faults, seed=0, **cluster):
@@ -42,7 +42,7 @@ def test_another_seed_is_another_problem():
     assert run(seed=5).tape.of(Initial)[0].digests != run().tape.of(Initial)[0].digests
 
 
-@pytest.mark.parametrize("fault", [SYNCER, {"power_loss": "syncer", "at": "4s", "restart_after": "1s"},
+@pytest.mark.parametrize("fault", [COORDINATOR, {"power_loss": "syncer", "at": "4s", "restart_after": "1s"},
                                    {"corrupt_memory": "learner-1", "at": "4s"},
                                    {"corrupt_memory": "learner-1", "at": "4s", "content": "bits"},
                                    {"zombie": "learner-1", "at": "4s", "for": "2s"},
@@ -93,7 +93,7 @@ def test_after_a_merge_that_is_not_in_the_log_nothing_is_known():
     assert found.versions == 20
 
 
-@pytest.mark.parametrize("faults", [[], [SYNCER]])
+@pytest.mark.parametrize("faults", [[], [COORDINATOR]])
 def test_of_a_long_run_the_first_versions_are_computed_again(faults, monkeypatch):
     history = run(*faults)
     monkeypatch.setattr(recompute, "MOST", 30)

@@ -26,3 +26,8 @@ def test_its_nodes_write_no_event_log_and_its_workers_number_their_rounds():
     trainer = commands()
     assert (list(trainer.writers), trainer.counting.unit) == ([], "rounds")
     assert trainer.settings.all_nodes == ["w-1", "w-2", "store"]
+
+
+def test_a_node_may_be_called_as_a_coordinator_is_and_is_none():
+    trainer = Commands(CommandSettings.model_validate({"nodes": NODES | {"syncer": {"run": "python3 -c 1"}}}))
+    assert (trainer.coordinator, trainer.recorder, trainer.role_of("syncer")) == (None, "rounds", "learner")

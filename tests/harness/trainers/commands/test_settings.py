@@ -114,6 +114,8 @@ def test_workers_whose_rounds_nobody_tells_are_named():
     ({"nodes": {"a": {"run": "x", "count": 65}}}, "less than or equal to 64"),
     ({"nodes": {"a": {"run": "x", "count": 40}, "b": {"run": "x", "count": 40}}}, "80 of them, and 64 are the most"),
     ({"nodes": {"a": {"run": "x", "count": 2}, "a-1": {"run": "x"}}}, "two nodes are called 'a-1'"),
+    ({"nodes": {"harness": {"run": "x"}}}, "'harness' is the event log's own name for what the harness does"),
+    ({"nodes": {"rounds": {"run": "x"}}}, "call the node by another name"),
     ({"nodes": {"a": {"run": "x", "ready": {"log": "("}}}}, "no regular expression"),
     ({"learners": 3}, "there are as many as nodes with `worker: true`, 2 here: leave it out"),
     ({"progress": [{"node": "replica", "log": r"step \d+"}]}, "it has no group `round`"),

@@ -15,7 +15,7 @@ from diloco_chaos.harness.trainers.core.effects import (
     Stop,
     Timer,
 )
-from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from interpreters import HELLO, WORKER, Say, in_memory, on_sockets, simulated
 
 SOME = {"a": np.arange(3, dtype=np.float32)}
@@ -58,7 +58,7 @@ def test_a_worker_introduces_itself_and_what_it_says_arrives_with_its_tensors(pl
             return [Send(Say(text="here"), SOME)]
         return worker_that_obeys(method, *given)
     played = play(coordinator, worker)
-    (first, hello, _, _), (second, said, tensors, _) = played.of(SYNCER, "on_message")
+    (first, hello, _, _), (second, said, tensors, _) = played.of(COORDINATOR, "on_message")
     assert (hello, said, first) == (HELLO, Say(text="here"), second)
     assert np.array_equal(tensors["a"], SOME["a"])
     assert [method for method, *_ in played.inputs[WORKER]][:2] == ["on_connected", "on_message"]
@@ -66,7 +66,7 @@ def test_a_worker_introduces_itself_and_what_it_says_arrives_with_its_tensors(pl
 
 def test_it_is_started_before_anybody_is_heard(play):
     played = play(lambda method, *given: over(given[0]) if method == "on_message" else None)
-    assert played.inputs[SYNCER][0][0] == "start"
+    assert played.inputs[COORDINATOR][0][0] == "start"
 
 
 def test_effects_are_carried_out_in_their_order_and_a_commit_is_stored_when_what_is_behind_it_happens(play):
@@ -76,7 +76,7 @@ def test_effects_are_carried_out_in_their_order_and_a_commit_is_stored_when_what
                     note("after")]
         return over(given[0]) if method == "on_message" else None
     played = play(coordinator)
-    assert played.notes[SYNCER] == ["before", "after"]
+    assert played.notes[COORDINATOR] == ["before", "after"]
     assert np.array_equal(played.stored["f.safetensors"]["a"], SOME["a"])
 
 
@@ -86,8 +86,8 @@ def test_of_a_timer_the_newest_time_counts_and_it_fires_once(play):
             return [Timer("t", given[-1] + 0.02), Timer("t", given[-1] + 0.06), Timer("end", given[-1] + 0.12)]
         return [Send(OVER, to=1), Stop("over")] if (method, given[0]) == ("on_timer", "end") else None
     played = play(coordinator)
-    began = played.of(SYNCER, "on_message")[0][-1]
-    [(key, at), (last, _)] = played.of(SYNCER, "on_timer")
+    began = played.of(COORDINATOR, "on_message")[0][-1]
+    [(key, at), (last, _)] = played.of(COORDINATOR, "on_timer")
     assert (key, last) == ("t", "end")
     assert at - began >= 0.06 - 1e-3
 
@@ -115,7 +115,7 @@ def test_a_connection_that_is_closed_is_lost_to_the_worker_which_makes_another_o
         return [Close(given[0], "once more")] if given[0] == 1 else over(given[0])
     played = play(coordinator)
     assert [method for method, *_ in played.inputs[WORKER]][:3] == ["on_connected", "on_lost", "on_connected"]
-    assert [connection for connection, *_ in played.of(SYNCER, "on_message")] == [1, 2]
+    assert [connection for connection, *_ in played.of(COORDINATOR, "on_message")] == [1, 2]
 
 
 def test_what_is_sent_to_nobody_is_dropped(play):
@@ -130,7 +130,7 @@ def test_a_part_of_a_checkpoint_is_told_when_it_is_safe(play):
             return [Save(3, SOME, {"step": 5})]
         return [Timer("end", given[-1] + 0.2)] if method == "on_message" else (
             [Send(OVER, to=1), Stop("over")] if method == "on_timer" else None)
-    assert [number for number, _ in play(coordinator).of(SYNCER, "on_saved")] == [3]
+    assert [number for number, _ in play(coordinator).of(COORDINATOR, "on_saved")] == [3]
 
 
 def test_a_snapshot_is_kept(play):
