@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
 
-_ANCHOR = re.compile(r"^<!-- figure: (\S+) -->( †)?$")
+from benchmarks.figures.anchors import ANCHOR
 
 
 class TableError(Exception):
@@ -41,12 +40,10 @@ class Tables:
     def _read(self) -> dict[str, tuple[list[list[str]], bool]]:
         tables = {}
         for page in sorted(self._docs.glob("*.md")):
-            lines = page.read_text().splitlines()
-            for number, line in enumerate(lines):
-                if match := _ANCHOR.match(line):
-                    table = _table(lines[number + 1:])
-                    if table:
-                        tables[match[1]] = table, bool(match[2])
+            text = page.read_text()
+            for anchor in ANCHOR.finditer(text):
+                if table := _table(text[anchor.end() + 1:].splitlines()):
+                    tables[anchor["name"]] = table, bool(anchor["dagger"])
         return tables
 
 

@@ -1,1 +1,1 @@
-"""Which figures of the docs are still those of today: the register, the digests of behaviour, the marks."""
+"""Which figures of the docs are still those of today: the anchors in the docs, and the digests of behaviour."""

@@ -65,17 +65,14 @@ def digests(name: str) -> dict[str, str]:
     return {name: f"{torch_build()}{_SEPARATOR}{whole}" if run.torch else whole, f"{name}{COURSE}": digest_of(course)}
 
 
-def differ(before: str | None, now: str) -> bool:
-    """Whether the behaviour has changed. Digests of two builds of torch can't be compared, and count as equal; one that
-    nobody noted counts as another one."""
-    if before is None:
-        return True
-    return before != now and before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
-
-
-def comparable(before: str | None, now: str) -> bool:
+def comparable(before: str, now: str) -> bool:
     """Whether both are of the same build of torch, or of none."""
-    return before is None or before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
+    return before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
+
+
+def without_build(digest: str) -> str:
+    """Return the hexadecimal digits alone."""
+    return digest.rpartition(_SEPARATOR)[2]
 
 
 def digest_of(facts: Sequence[Fact]) -> str:

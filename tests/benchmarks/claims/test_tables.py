@@ -6,14 +6,18 @@ from benchmarks.claims.tables import TableError, Tables
 
 PAGE = """# A page
 
-<!-- figure: pace --> †
+<!-- figure: pace
+again: measure the pace
+rests on: decoupled --> †
 | | wanted | measured, in seconds |
 |---|---|---|
 | slow learner | 1 | **2.0** (1 to 3) |
 | slow | 5 | 6 |
 | quick | | 7 |
 
-<!-- figure: words -->
+<!-- figure: words
+again: measure the words
+rests on: the machine -->
 No table stands here.
 """
 
