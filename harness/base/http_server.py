@@ -1,137 +1,164 @@
-"""A small HTTP server beside a running event loop: a node's health, and the links' API.
+"""A small HTTP server in the running event loop: a node's health, and the links' API.
 
-Requests are read in a thread each and answered in the loop, so that no state is shared between threads. Whoever opens
-more connections than there may be loses the oldest; whoever neither sends nor reads for a while is hung up on.
+h11 parses the requests, and each is answered at once. A client that opens too many connections loses the oldest; a
+client that neither sends nor reads for a while is disconnected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any, TypeVar
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
 
-from diloco_chaos.harness.base.open_sockets import OpenSockets
+import h11
 
-ANSWER_S = 10.0
-"""The loop has so long to answer."""
-_Answer = TypeVar("_Answer")
-
-
-class StuckError(Exception):
-    """The loop does not answer."""
+_METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"}
+_MAX_BODY = 64 * 1024
+_MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
+_CHUNK = 64 * 1024
 
 
-class HttpServer(ThreadingHTTPServer):
-    """A listening socket whose requests come in from the running loop on.
+@dataclass(frozen=True)
+class Request:
+    """A whole request."""
+
+    method: str
+    path: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    def values(self, name: bytes) -> list[str]:
+        """The values of each header field of this name, which is in lower case."""
+        return [value.decode("latin-1") for key, value in self.headers if key == name]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer; `Connection: close` among its headers ends the connection."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_reply(status: int, content: object, **headers: str) -> Reply:
+    """An answer in JSON; more headers by their names, `_` for `-`."""
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status, json.dumps(content).encode() + b"\n", {"Content-Type": "application/json", **more})
+
+
+def refusal(status: int, reason: str, **headers: str) -> Reply:
+    """The last answer on a connection, which says why."""
+    return json_reply(status, {"error": reason, "status": status}, Connection="close", **headers)
+
+
+async def serve(host: str, port: int, answer: Callable[[Request], Reply], idle_s: float,
+                most_open: int = 64) -> asyncio.Server:
+    """Answer requests until the server is closed. A client has `idle_s` to send something, or to read its answer.
 
     Raises:
         OSError: the port is taken.
     """
+    connections: dict[asyncio.StreamWriter, None] = {}  # in the order in which they were opened
 
-    most_open = 64
-    """Connections, each of which has a thread."""
-    request_queue_size = 128
-    timeout = 0  # handle_request() is called when there is one, and must not wait for another
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(connections) >= most_open:
+            oldest = next(iter(connections))
+            del connections[oldest]
+            oldest.transport.abort()
+        connections[writer] = None
+        try:
+            with suppress(ConnectionError, TimeoutError):
+                await _Connection(reader, writer, answer, idle_s).converse()
+        finally:
+            connections.pop(writer, None)
+            writer.transport.abort()
 
-    def __init__(self, host: str, port: int, handler: type[JsonHandler]) -> None:
-        super().__init__((host, port), handler)
-        self._open = OpenSockets(self.most_open)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self.fileno(), self.handle_request)
+    return await asyncio.start_server(connected, host, port, backlog=128)
 
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's question to DNS for the host's name, which can take seconds."""
-        TCPServer.server_bind(self)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own."""
-        self._open.enter(request)
-        super().process_request(request, client_address)
+class _Connection:
+    """One client's requests."""
 
-    def shutdown_request(self, request: Any) -> None:
-        """It was answered, or is lost."""
-        self._open.leave(request)
-        super().shutdown_request(request)
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
+                 answer: Callable[[Request], Reply], idle_s: float) -> None:
+        self._reader, self._writer, self._answer, self._idle_s = reader, writer, answer, idle_s
+        self._http = h11.Connection(h11.SERVER)
+        writer.transport.set_write_buffer_limits(0)  # drain() waits until all is sent
 
-    def close(self) -> None:
-        """Take no more requests."""
-        self._loop.remove_reader(self.fileno())
-        self.server_close()
-
-    def in_loop(self, answer: Callable[[], _Answer]) -> _Answer:
-        """What this returns where it is called in the loop; for a request's thread.
+    async def converse(self) -> None:
+        """Answer request after request, until either side ends the connection.
 
         Raises:
-            StuckError: it was not called in time, or the loop has ended.
+            ConnectionError: the client went away.
+            TimeoutError: it neither sends nor reads.
         """
-        async def called() -> _Answer:
-            return answer()
-        asked = called()
+        while True:
+            head = None
+            try:
+                head = await self._event()
+                if not isinstance(head, h11.Request):
+                    return
+                reply = self._reply(await self._request(head))
+            except h11.RemoteProtocolError as error:
+                endless = error.error_status_hint == 431 and b"\n" not in self._http.trailing_data[0]
+                reply = refusal(414 if endless else error.error_status_hint, str(error))
+            await self._send(reply, isinstance(head, h11.Request) and head.method == b"HEAD")
+            if self._http.our_state is not h11.DONE:
+                return
+            self._http.start_next_cycle()
+            await asyncio.sleep(0)  # the loop's other tasks run between two requests that came together
+
+    async def _event(self) -> object:
+        """What comes next: a request's head, a part of its body, its end, or the connection's."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
+                self._writer.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+            async with asyncio.timeout(self._idle_s):
+                self._http.receive_data(await self._reader.read(_CHUNK))
+        return event
+
+    async def _request(self, head: h11.Request) -> Request:
+        """The request that begins with this head.
+
+        Raises:
+            RemoteProtocolError: it can't be answered, or is not HTTP.
+        """
+        headers, body = dict(head.headers), bytearray()
+        if head.http_version not in (b"1.0", b"1.1"):
+            raise h11.RemoteProtocolError("the version is not HTTP/1.1", 505)
+        if head.method not in _METHODS:
+            raise h11.RemoteProtocolError(f"unknown method {head.method.decode()}", 501)
+        if b"transfer-encoding" in headers:
+            raise h11.RemoteProtocolError("a request body needs a Content-Length", 411)
+        length = int(headers.get(b"content-length", 0))
+        if length <= _MAX_DISCARD:
+            while isinstance(part := await self._event(), h11.Data):
+                body += part.data
+        if length > _MAX_BODY:
+            raise h11.RemoteProtocolError(f"request body too large: at most {_MAX_BODY} bytes", 413)
+        return Request(head.method.decode(), head.target.decode(), list(head.headers), bytes(body))
+
+    def _reply(self, request: Request) -> Reply:
         try:
-            future = asyncio.run_coroutine_threadsafe(asked, self._loop)
-        except RuntimeError:
-            asked.close()
-            raise StuckError("it is about to end") from None
-        try:
-            return future.result(ANSWER_S)
-        except TimeoutError:
-            future.cancel()
-            raise StuckError(f"no answer within {ANSWER_S:.0f} s") from None
+            return self._answer(request)
+        except Exception as error:
+            traceback.print_exc()
+            return refusal(500, f"internal error: {error!r}")
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in mid-request is no news; any other error keeps its traceback."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class JsonHandler(BaseHTTPRequestHandler):
-    """One connection; everything is answered in JSON, also what is no HTTP. `timeout`: see `StreamRequestHandler`."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "diloco-chaos"
-    sys_version = ""
-
-    def reply(self, status: int, content: object, **fields: str) -> None:
-        """An answer in JSON; more fields of its head by their names, `_` for `-`."""
-        self.reply_with(status, json.dumps(content).encode() + b"\n", "application/json", **fields)
-
-    def reply_with(self, status: int, body: bytes, media_type: str | None, **fields: str) -> None:
-        """An answer of any media type; None: it has no body at all."""
-        self.send_response(status)
-        for name, value in fields.items():
-            self.send_header(name.replace("_", "-"), value)
-        if media_type is not None:
-            self.send_header("Content-Type", media_type)
-        if status != 204:
-            self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def refuse(self, status: int, reason: str) -> None:
-        """The answer to what can't be answered."""
-        self.reply(status, {"error": reason})
-
-    def parse_request(self) -> bool:
-        """A request of HTTP/0.9 would have an answer without a status."""
-        if not super().parse_request():
-            return False
-        if self.request_version == "HTTP/0.9":
-            self.send_error(400, "the request has no version: HTTP/1.1")
-            return False
-        return True
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Called by the base class for what isn't HTTP."""
-        self.close_connection = True
-        self.request_version = self.protocol_version  # unknown yet: as HTTP/0.9 there'd be no status
-        self.refuse(code, message or self.responses.get(code, ("error",))[0])
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests aren't logged: the tape says what happened."""
+    async def _send(self, reply: Reply, head_only: bool) -> None:
+        headers = {"Server": "diloco-chaos", "Date": formatdate(usegmt=True), **reply.headers}
+        if reply.status != 204:
+            headers["Content-Length"] = str(len(reply.body))
+        sent = self._http.send(h11.Response(status_code=reply.status, reason=HTTPStatus(reply.status).phrase,
+                                            headers=list(headers.items())))
+        if not head_only:
+            sent += self._http.send(h11.Data(data=reply.body))
+        self._writer.write(sent + self._http.send(h11.EndOfMessage()))
+        async with asyncio.timeout(self._idle_s):
+            await self._writer.drain()

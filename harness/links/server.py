@@ -15,118 +15,36 @@ import re
 import secrets
 import signal
 import sys
-from email.message import Message
 from functools import partial
 from pathlib import Path
 
-from diloco_chaos.harness.base.http_server import HttpServer, JsonHandler, StuckError
-from diloco_chaos.harness.links.api import Answer, Api, ApiError, Text
+from diloco_chaos.harness.base.http_server import Reply, Request, json_reply, serve
+from diloco_chaos.harness.links.api import Api, ApiError, Text
 
-_MAX_BODY = 64 * 1024
-_MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
 _IDLE_S = 15.0
 _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
-def refused(headers: Message) -> str | None:
-    """Why a request with these headers isn't let in; None where it is."""
-    if headers.get("User-Agent", "").startswith("Mozilla/"):
+def refused(request: Request) -> str | None:
+    """Why this request isn't let in; None where it is."""
+    if any(agent.startswith("Mozilla/") for agent in request.values(b"user-agent")):
         return "User agent not allowed"
-    hosts = headers.get_all("Host", [])
-    if len(hosts) != 1 or not re.fullmatch(_LOCAL, hosts[0], re.IGNORECASE):
+    if not all(re.fullmatch(_LOCAL, host, re.IGNORECASE) for host in request.values(b"host") or [""]):
         return "Host not allowed: use 127.0.0.1 or localhost"
-    origins = headers.get_all("Origin", [])
-    if not all(re.fullmatch("https?://" + _LOCAL, origin, re.IGNORECASE) for origin in origins):
+    if not all(re.fullmatch("https?://" + _LOCAL, origin, re.IGNORECASE) for origin in request.values(b"origin")):
         return "Origin not allowed"
     return None
 
 
-def body_length(headers: Message) -> int:
-    """The length of the body.
-
-    Raises:
-        ApiError: it isn't told, can't be understood, or is too large.
-    """
-    if "Transfer-Encoding" in headers:
-        raise ApiError(411, "a request body needs a Content-Length")
-    lengths = headers.get_all("Content-Length", ["0"])
-    if len(lengths) != 1 or not re.fullmatch(r"[0-9]{1,18}", lengths[0].strip()):
-        raise ApiError(400, "Content-Length is not a number")
-    return int(lengths[0])
-
-
-class LinkServer(HttpServer):
-    """The API's listening socket.
-
-    Raises:
-        OSError: the port is taken.
-    """
-
-    def __init__(self, port: int, api: Api) -> None:
-        super().__init__("127.0.0.1", port, _Handler)
-        self._api = api
-
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
-        """The API's answer; called in a request's thread and made in the loop's.
-
-        Raises:
-            ApiError: the loop is stuck.
-        """
-        try:
-            return self.in_loop(partial(self._api.handle, method, path, body))
-        except StuckError as stuck:
-            raise ApiError(503, str(stuck)) from None
-
-
-class _Handler(JsonHandler):
-    """One connection to the API."""
-
-    server: LinkServer
-    server_version = "diloco-chaos-links"
-    timeout = _IDLE_S
-
-    def _handle(self) -> None:
-        try:
-            body = self._body()
-            if reason := refused(self.headers):
-                raise ApiError(403, reason)
-            answer = self.server.answer(self.command, self.path, body)
-        except ApiError as error:
-            answer = error.answer
-        except TimeoutError:
-            raise  # the rest of the request didn't come: BaseHTTPRequestHandler hangs up
-        except Exception as error:
-            self.refuse(500, f"internal error: {error!r}")
-            raise
-        self._answer(answer)
-
-    do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = do_HEAD = do_OPTIONS = _handle  # noqa: N815
-
-    def _body(self) -> bytes:
-        try:
-            length = body_length(self.headers)
-            if length > _MAX_BODY:
-                if length <= _MAX_DISCARD:
-                    self.rfile.read(length)
-                raise ApiError(413, f"request body too large: at most {_MAX_BODY} bytes")
-        except ApiError:
-            self.close_connection = True  # what is left of the body must not be taken for the next request
-            raise
-        return self.rfile.read(length)
-
-    def _answer(self, answer: Answer) -> None:
-        status, content = answer
-        known = {"X_Toxiproxy_Request_Id": secrets.token_hex(10)}
-        if content is None:
-            self.reply_with(status, b"", None, **known)
-        elif isinstance(content, Text):
-            self.reply_with(status, content.content.encode(), content.media_type, **known)
-        else:
-            self.reply(status, content, **known)
-
-    def refuse(self, status: int, reason: str) -> None:
-        """In Toxiproxy's form."""
-        self._answer(ApiError(status, reason).answer)
+def _reply(api: Api, request: Request) -> Reply:
+    reason = refused(request)
+    status, content = ApiError(403, reason).answer if reason else api.handle(request.method, request.path, request.body)
+    known = {"X-Toxiproxy-Request-Id": secrets.token_hex(10)}
+    if content is None:
+        return Reply(status, headers=known)
+    if isinstance(content, Text):
+        return Reply(status, content.content.encode(), {"Content-Type": content.media_type, **known})
+    return json_reply(status, content, **known)
 
 
 async def _serve(port: int, address_file: Path | None, rng: random.Random, also: str) -> int:
@@ -135,13 +53,13 @@ async def _serve(port: int, address_file: Path | None, rng: random.Random, also:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     api = Api(rng, also)
     try:
-        server = LinkServer(port, api)
+        server = await serve("127.0.0.1", port, partial(_reply, api), _IDLE_S)
     except OSError as error:
-        print(f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another --port, 0 for a free one",
-              file=sys.stderr)
+        print(f"can't listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}; "
+              "choose another --port, 0 for a free one", file=sys.stderr)
         return 2
     if address_file is not None:
-        _write_whole(address_file, "{}:{}".format(*server.server_address[:2]))
+        _write_whole(address_file, "{}:{}".format(*server.sockets[0].getsockname()))
     await stop.wait()
     server.close()
     api.close()

@@ -133,9 +133,9 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
         driver.feed(None)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     if options.status:
-        from diloco_chaos.harness.trainers.node.status import StatusServer
+        from diloco_chaos.harness.trainers.node.status import serve_status
         identity = {"node": options.name, "incarnation": options.incarnation}
-        StatusServer(options.host, options.status, lambda: {**identity, **driver.status()})
+        await serve_status(options.host, options.status, lambda: {**identity, **driver.status()})
     host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
     await driver.run(host, int(port))
     return terminated

@@ -7,60 +7,42 @@ check.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from diloco_chaos.harness.base.http_server import HttpServer, JsonHandler, StuckError
+from diloco_chaos.harness.base.http_server import Reply, Request, json_reply, refusal, serve
 
 PORT = 8080
 Status = Mapping[str, Any]
 _IDLE_S = 5.0
+_MOST_OPEN = 8
 
 
-class StatusServer(HttpServer):
-    """Answers until it is closed. `status`: everything that is known, `healthy` among it.
+async def serve_status(host: str, port: int, status: Callable[[], Status]) -> asyncio.Server:
+    """Answer until the server is closed. `status`: everything that is known, `healthy` among it.
 
     Raises:
         OSError: the port can't be bound.
     """
-
-    most_open = 8
-
-    def __init__(self, host: str, port: int, status: Callable[[], Status]) -> None:
-        super().__init__(host, port, _Handler)
-        self.status = status
+    return await serve(host, port, partial(_reply, status), _IDLE_S, _MOST_OPEN)
 
 
-class _Handler(JsonHandler):
-    """One question; 503 for a node that is not well, or does not answer."""
-
-    server: StatusServer
-    server_version = "diloco-chaos-node"
-    timeout = _IDLE_S
-
-    def do_GET(self) -> None:  # noqa: N802
-        """The answer to GET and HEAD."""
-        self.close_connection = True
-        path = self.path.partition("?")[0]
-        if path not in ("/health", "/status"):
-            return self.refuse(404, "ask for /health or /status")
-        try:
-            status = self.server.in_loop(self.server.status)
-        except StuckError as stuck:
-            return self.refuse(503, str(stuck))
-        if path == "/status":
-            return self.reply(200, status)
-        return self.reply(200 if status["healthy"] else 503, {"healthy": status["healthy"]})
-
-    def _not_allowed(self) -> None:
-        self.close_connection = True
-        self.reply(405, {"error": "ask with GET"}, Allow="GET, HEAD")
-
-    do_HEAD = do_GET  # noqa: N815
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _not_allowed  # noqa: N815
+def _reply(status: Callable[[], Status], request: Request) -> Reply:
+    """The answer to one question; 503 for a node that is not well."""
+    path = request.path.partition("?")[0]
+    if request.method not in ("GET", "HEAD"):
+        return refusal(405, "ask with GET", Allow="GET, HEAD")
+    if path not in ("/health", "/status"):
+        return refusal(404, "ask for /health or /status")
+    known = status()
+    if path == "/status":
+        return json_reply(200, known, Connection="close")
+    return json_reply(200 if known["healthy"] else 503, {"healthy": known["healthy"]}, Connection="close")
 
 
 def main(arguments: list[str] | None = None) -> int:

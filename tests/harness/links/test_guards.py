@@ -54,7 +54,7 @@ def test_any_other_host_is_refused(embedded_api: Api, host: str, method: str, bo
 
 def test_a_missing_or_second_host_is_refused(say: Callable[[bytes], bytes]) -> None:
     for hosts in (b"", b"Host: localhost\r\nHost: evil.example\r\n"):
-        assert say(b"GET /proxies HTTP/1.1\r\n" + hosts + b"\r\n").startswith(b"HTTP/1.1 403 ")
+        assert say(b"GET /proxies HTTP/1.1\r\n" + hosts + b"\r\n").startswith(b"HTTP/1.1 400 "), "RFC 9112, 3.2"
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:1"])

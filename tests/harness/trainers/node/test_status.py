@@ -3,13 +3,12 @@
 import asyncio
 import json
 import threading
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 
-from diloco_chaos.harness.base import http_server
 from diloco_chaos.harness.trainers.node import status
-from diloco_chaos.harness.trainers.node.status import StatusServer, main
+from diloco_chaos.harness.trainers.node.status import main, serve_status
 
 WELL = {"healthy": True, "node": "syncer", "step": 3}
 ILL = {"healthy": False, "node": "syncer", "step": 3}
@@ -23,18 +22,18 @@ def ask():
     return run
 
 
-@contextmanager
-def serving(known):
+@asynccontextmanager
+async def serving(known):
     """The port where it is told what is known."""
-    server = StatusServer("127.0.0.1", 0, known)
+    server = await serve_status("127.0.0.1", 0, known)
     try:
-        yield server.server_address[1]
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
 
 
 async def _ask(requests, known):
-    with serving(known) as port:
+    async with serving(known) as port:
         return [await asyncio.wait_for(_one(port, request), 20) for request in requests]
 
 
@@ -123,10 +122,10 @@ def test_a_header_without_an_end_is_cut_off_and_the_next_one_answered():
 
 
 def test_who_says_nothing_is_not_waited_for_forever_and_keeps_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(status._Handler, "timeout", 0.3)
+    monkeypatch.setattr(status, "_IDLE_S", 0.3)
 
     async def talk():
-        with serving(lambda: WELL) as port:
+        async with serving(lambda: WELL) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /health HTTP/1.1\r\n")
             answered = await _one(port, get("/health"))
@@ -137,18 +136,19 @@ def test_who_says_nothing_is_not_waited_for_forever_and_keeps_nobody_waiting(mon
 
 
 def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(status._Handler, "timeout", 0.3)
-    large, before = WELL | {"much": "x" * 30_000_000}, set(threading.enumerate())
+    monkeypatch.setattr(status, "_IDLE_S", 0.3)
+    large = WELL | {"much": "x" * 30_000_000}
 
     async def talk():
-        with serving(lambda: large) as port:
+        before = asyncio.all_tasks()
+        async with serving(lambda: large) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
             writer.write(get("/status"))
             until = asyncio.get_running_loop().time() + 10
-            while not set(threading.enumerate()) - before:
+            while not asyncio.all_tasks() - before:
                 assert asyncio.get_running_loop().time() < until, "nobody answers"
                 await asyncio.sleep(0.01)
-            while set(threading.enumerate()) - before:
+            while asyncio.all_tasks() - before:
                 assert asyncio.get_running_loop().time() < until, "a client that reads nothing is still waited for"
                 await asyncio.sleep(0.01)
             writer.close()
@@ -157,8 +157,8 @@ def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
 
 def test_who_opens_too_many_connections_loses_the_oldest_and_the_next_one_is_answered():
     async def talk():
-        with serving(lambda: WELL) as port:
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(StatusServer.most_open + 1)]
+        async with serving(lambda: WELL) as port:
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(status._MOST_OPEN + 1)]
             assert await asyncio.wait_for(idle[0][0].read(), 2) == b"", "the oldest was not hung up on"
             assert (await _one(port, get("/health")))[0] == 200
             for _, writer in idle:
@@ -167,7 +167,7 @@ def test_who_opens_too_many_connections_loses_the_oldest_and_the_next_one_is_ans
 
 
 def test_a_node_that_is_stuck_is_not_well(monkeypatch, capsys):
-    monkeypatch.setattr(http_server, "ANSWER_S", 0.2)
+    monkeypatch.setattr(status, "_IDLE_S", 0.2)
     over = threading.Event()
 
     def stuck():
@@ -175,7 +175,7 @@ def test_a_node_that_is_stuck_is_not_well(monkeypatch, capsys):
         return WELL
 
     async def talk():
-        with serving(stuck) as port:
+        async with serving(stuck) as port:
             def ask():
                 try:
                     return main(["--port", str(port)])
@@ -183,12 +183,12 @@ def test_a_node_that_is_stuck_is_not_well(monkeypatch, capsys):
                     over.set()
             return await asyncio.to_thread(ask)
     assert asyncio.run(talk()) == 1
-    assert "503" in capsys.readouterr().err
+    assert "timed out" in capsys.readouterr().err
 
 
 def test_who_goes_away_at_once_leaves_no_trace(caplog, capfd):
     async def talk():
-        with serving(lambda: WELL) as port:
+        async with serving(lambda: WELL) as port:
             for request in (b"", b"GET", get("/status")):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(request)
@@ -201,7 +201,7 @@ def test_who_goes_away_at_once_leaves_no_trace(caplog, capfd):
 
 def asked(known, *arguments):
     async def talk():
-        with serving(lambda: known) as port:
+        async with serving(lambda: known) as port:
             return await asyncio.to_thread(main, [*arguments, "--port", str(port)])
     return asyncio.run(talk())
 
@@ -223,7 +223,7 @@ def test_status_is_told_also_of_a_node_that_is_not_well(capsys):
 
 def test_the_health_check_fails_where_nobody_listens(capsys):
     async def closed():
-        with serving(lambda: WELL) as port:
+        async with serving(lambda: WELL) as port:
             return port
     assert main(["--port", str(asyncio.run(closed()))]) == 1
     assert "does not say" in capsys.readouterr().err
