@@ -10,11 +10,11 @@ import pytest
 @pytest.fixture(scope="session")
 def engine_there():
     """Without an engine and its images these tests are skipped; with DILOCO_CHAOS_REQUIRE_ENGINE set they fail."""
-    from diloco_chaos.harness.places.compose.engine import EngineError
+    from diloco_chaos.harness.places.base import ClusterError
     from diloco_chaos.harness.places.compose.readiness import must_be_ready
     try:
         must_be_ready()
-    except EngineError as error:
+    except ClusterError as error:
         refuse(str(error))
 
 

@@ -5,20 +5,16 @@ Commands, networks, volumes, ports and restarts are the run's own; a key that ca
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from docker.types import Mount
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.record.storage.documents import yaml_of
+from diloco_chaos.harness.places.compose import compose_cli
 from diloco_chaos.harness.trainers.core.programs import Service
 
-_VARIABLE = re.compile(r"\$(?:\$|(?P<bare>\w+)|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
 PERIOD_US = 100_000
 """Period of a CPU quota, in microseconds: the kernel's default."""
 _FOR_COMMANDS: dict[str, Any] = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
@@ -31,51 +27,54 @@ def _cpus(value: Any) -> dict[str, Any]:
     return {"cpu_period": PERIOD_US, "cpu_quota": round(float(value) * PERIOD_US)}
 
 
-def _tmpfs(value: Any) -> dict[str, Any]:
-    """Return Docker's argument for `/tmp` or `/tmp:size=64m`, or a list of them."""
-    mounts = (str(mount).partition(":") for mount in (value if isinstance(value, list) else [value]))
-    return {"tmpfs": {path: options for path, _, options in mounts}}
+def _tmpfs(value: list[str]) -> dict[str, Any]:
+    """Return Docker's argument for `/tmp` and `/tmp:size=64m`."""
+    return {"tmpfs": {path: options for path, _, options in (mount.partition(":") for mount in value)}}
 
 
-def _sysctls(value: Any) -> dict[str, Any]:
-    """Return Docker's argument for `{name: value}`, or a list of `name=value`."""
-    pairs = value.items() if isinstance(value, dict) else (str(pair).split("=", 1) for pair in value)
-    return {"sysctls": {str(name): str(setting) for name, setting in pairs}}
+def _sysctls(value: Mapping[str, str]) -> dict[str, Any]:
+    """As they are.
+
+    Raises:
+        ValueError: one has no value.
+    """
+    if empty := sorted(name for name, setting in value.items() if not setting):
+        raise ValueError(f"{', '.join(empty)}: no value: write NAME=VALUE")
+    return {"sysctls": value}
+
+
+def _environment(value: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return Docker's argument without variables that are taken from this environment, and are not set there."""
+    return {"environment": {name: setting for name, setting in value.items() if setting is not None}}
+
+
+def _folders(value: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return Docker's argument for folders of this machine: a run has no volumes but its own.
+
+    Raises:
+        ValueError: a source is no path, or does not exist, or there are other options.
+    """
+    mounts = []
+    for volume in value:
+        source, target = volume.get("source", ""), volume["target"]
+        if volume["type"] != "bind" or {*volume, *(volume.get("bind") or ())} - _OF_FOLDERS:
+            raise ValueError(f"'{source}:{target}' is no folder of this machine: write ./SOURCE:TARGET or "
+                             f"./SOURCE:TARGET:ro, without other options")
+        if not Path(source).exists():
+            raise ValueError(f"there is no {source}")
+        mounts.append(Mount(target, source, type="bind", read_only=volume.get("read_only", False)))
+    return {"mounts": mounts}
 
 
 _TAKEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "cpus": _cpus,
     "tmpfs": _tmpfs,
     "sysctls": _sysctls,
-    "pids_limit": lambda value: {"pids_limit": int(value)},
     "mem_limit": lambda value: {"mem_limit": value, "memswap_limit": value}}
-_AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "user",
+_TAKEN_OF_FOREIGN: dict[str, Callable[[Any], dict[str, Any]]] = {"environment": _environment, "volumes": _folders}
+_AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "user", "pids_limit",
                           "shm_size", "working_dir"})
-
-
-def _environment(value: Any) -> dict[str, Any]:
-    """Return Docker's argument for `{NAME: value}`, or a list of `NAME=value`."""
-    pairs = value.items() if isinstance(value, dict) else (str(pair).split("=", 1) for pair in value)
-    return {"environment": {str(name): "" if setting is None else str(setting) for name, setting in pairs}}
-
-
-def _folders(path: Path, value: Any) -> dict[str, Any]:
-    """Return Docker's argument for `SOURCE:TARGET` or `SOURCE:TARGET:ro`, where the source is a path: a run has no
-    volumes but its own.
-
-    Raises:
-        ValueError: the source is no path, or does not exist.
-    """
-    mounts = []
-    for bind in value:
-        source, target, *mode = str(bind).split(":")
-        if not source.startswith(("/", "./", "../", "~")) or mode not in ([], ["ro"], ["rw"]):
-            raise ValueError(f"{bind!r} is no folder of this machine: write ./SOURCE:TARGET or ./SOURCE:TARGET:ro")
-        folder = (path.parent / Path(source).expanduser()).resolve()
-        if not folder.exists():
-            raise ValueError(f"there is no {folder}")
-        mounts.append(Mount(target, str(folder), type="bind", read_only=mode == ["ro"]))
-    return {"mounts": mounts}
+_OF_FOLDERS = frozenset({"type", "source", "target", "read_only", "bind", "create_host_path"})
 
 
 def find() -> Path:
@@ -97,21 +96,20 @@ def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:
     Raises:
         ClusterError: the file can't be read, or says something that a run can't take over.
     """
-    services = _read(path).get("services")
-    stated = services.get(name) if isinstance(services, dict) else None
-    if not isinstance(stated, dict):
+    services = compose_cli.services(path)
+    if name not in services:
         raise ClusterError(f"{path}: there is no service {name}")
-    taken = _TAKEN | ({"environment": _environment, "volumes": partial(_folders, path)} if foreign else {})
-    unknown = sorted(set(stated) - (_OWN - set(taken)) - set(taken) - _AS_THEY_ARE)
-    if unknown:
+    stated = {key: value for key, value in services[name].items() if value is not None}
+    taken = _TAKEN | (_TAKEN_OF_FOREIGN if foreign else {})
+    if unknown := sorted(set(stated) - _OWN - set(taken) - _AS_THEY_ARE):
         raise ClusterError(f"{path}: services.{name}: a run can't take over {', '.join(unknown)}; remove it there, or "
                            f"run with --on local")
     arguments: dict[str, Any] = {key: stated[key] for key in sorted(set(stated) & _AS_THEY_ARE)}
     for key in sorted(set(stated) & set(taken)):
         try:
             arguments |= taken[key](stated[key])
-        except (TypeError, ValueError) as error:
-            raise ClusterError(f"{path}: services.{name}.{key}: {stated[key]!r} is wrong: {error}") from error
+        except ValueError as error:
+            raise ClusterError(f"{path}: services.{name}.{key}: {error}") from error
     return arguments
 
 
@@ -121,37 +119,3 @@ def of_command(image: str, wanted: Service | None) -> dict[str, Any]:
         return {"image": image, **_FOR_COMMANDS}
     stated = service(Path(wanted.file), wanted.name, foreign=True)
     return stated | ({"image": image} if image else {})
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = yaml_of(path)
-    except (OSError, ValueError) as error:
-        raise ClusterError(f"{path}: can't be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ClusterError(f"{path}: not a compose file")
-    filled = _filled(content)
-    assert isinstance(filled, dict), "variables stand in strings only"
-    return filled
-
-
-def _filled(value: Any) -> Any:
-    """Return the value with every $VARIABLE, ${VARIABLE} and ${VARIABLE:-default} filled in from the environment; $$ is
-    a dollar.
-
-    Raises:
-        ClusterError: the value has another kind of ${...}.
-    """
-    if isinstance(value, str):
-        if "${" in _VARIABLE.sub("", value):
-            raise ClusterError(f"docker-compose.yml: {value!r}: only ${{NAME}} and ${{NAME:-default}} can be taken "
-                               f"over")
-        return _VARIABLE.sub(_variable, value)
-    if isinstance(value, dict):
-        return {key: _filled(entry) for key, entry in value.items()}
-    return [_filled(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _variable(match: re.Match[str]) -> str:
-    name = match["name"] or match["bare"]
-    return "$" if name is None else os.environ.get(name) or match["default"] or ""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,9 +18,6 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
-
-_OLDEST_COMPOSE = (1, 29)
-_ASK_S = 5
 
 
 class Compose(Place):
@@ -81,11 +74,11 @@ class Compose(Place):
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
-        """An engine, and images."""
+        """An engine, images, and Compose."""
         if why := lacking("docker", "compose", "--on compose"):
-            return [Requirement("docker", "missing", "docker-py is not installed", why), _by_hand()]
+            return [Requirement("docker", "missing", "docker-py is not installed", why), _cli()]
         from diloco_chaos.harness.places.compose.readiness import requirement
-        return [requirement(), _by_hand()]
+        return [requirement(), _cli()]
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
@@ -100,19 +93,10 @@ class Compose(Place):
         return orphans_removed()
 
 
-def _by_hand() -> Requirement:
-    """Return what is known of Compose, which is only for `docker compose up` by hand: runs need none."""
-    for command in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(command[0]) is None:
-            continue
-        with suppress(subprocess.TimeoutExpired):
-            done = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, timeout=_ASK_S,
-                                  check=False)
-            match = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
-            if done.returncode == 0:
-                old = match is not None and (int(match[1]), int(match[2])) < _OLDEST_COMPOSE
-                return Requirement("compose", "optional" if old else "ok",
-                                   f"{' '.join(command)} {done.stdout.strip()}",
-                                   "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")
-    return Requirement("compose", "optional", "not installed",
-                       "not needed for runs; for `docker compose up` install it")
+def _cli() -> Requirement:
+    """Compose, which reads compose files."""
+    from diloco_chaos.harness.places.compose import compose_cli
+    installed = compose_cli.version()
+    if installed >= compose_cli.OLDEST:
+        return Requirement("compose", "ok", f"docker compose {installed[0]}.{installed[1]}")
+    return Requirement("compose", "missing", "too old" if installed else "not installed", compose_cli.NEEDED)

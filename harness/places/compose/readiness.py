@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diloco_chaos.harness.base.fingerprint import node_digest
+from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.compose import compose_file
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
 from diloco_chaos.harness.places.place import Requirement
@@ -22,11 +23,11 @@ def must_be_ready(url: str = "", programs: Collection[Program] = ()) -> None:
     Raises:
         EngineError: there is no engine that can be used, an image is not there, or nodes' image holds another version
             of the trainer than this installation.
-        ClusterError: a compose file can't be read, or says what a run can't take over.
+        ClusterError: a compose file can't be read, or says what a run can't take over; or `docker compose` is missing.
     """
     engine, file = Engine(url), compose_file.find()
-    ours, links = (compose_file.service(file, name)["image"] for name in ("syncer", LINKS))
     try:
+        ours, links = (compose_file.service(file, name)["image"] for name in ("syncer", LINKS))
         for image, service in dict.fromkeys((program.image, program.service) for program in programs):
             engine.image(compose_file.of_command(image, service).get("image", ""),
                          "build it, or `docker pull` it: runs pull nothing")
@@ -55,7 +56,7 @@ def requirement() -> Requirement:
             return Requirement("docker", "optional", f"engine {engine.version}, containers of {len(dead)} runs that "
                                                      f"died", "diloco-chaos clean removes them")
         must_be_ready()
-    except EngineError as error:
+    except ClusterError as error:
         return Requirement("docker", "missing", f"engine {engine.version}", str(error))
     finally:
         engine.close()

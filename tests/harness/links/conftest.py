@@ -86,12 +86,13 @@ def real_server() -> Iterator[LinkServerProcess]:
 @contextlib.contextmanager
 def container_server() -> Iterator[LinkServerProcess]:
     """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
+    from diloco_chaos.harness.places.base import ClusterError
     from diloco_chaos.harness.places.compose import compose_file
-    from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+    from diloco_chaos.harness.places.compose.engine import Engine
     from diloco_chaos.harness.places.compose.readiness import must_be_ready
     try:
         must_be_ready()
-    except EngineError as error:
+    except ClusterError as error:
         if os.environ.get("DILOCO_CHAOS_REQUIRE_ENGINE"):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(f"no engine for containers: {error}")

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from diloco_chaos.harness.places.base import NodeSpec
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.cluster import Cluster
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError, run_label
+from diloco_chaos.harness.places.compose import compose_cli
+from diloco_chaos.harness.places.compose.engine import Engine, run_label
 from diloco_chaos.harness.places.compose.readiness import must_be_ready
 from diloco_chaos.harness.places.compose.site import ComposeSite
 from diloco_chaos.harness.places.local.site import LocalSite
@@ -249,19 +250,30 @@ class ContainedGround:
 
 
 @pytest.fixture(scope="session")
+def docker_compose():
+    """Compose reads compose files. Without it such tests are skipped; with DILOCO_CHAOS_REQUIRE_ENGINE set they fail
+    instead."""
+    if compose_cli.version() < compose_cli.OLDEST:
+        refuse(compose_cli.NEEDED)
+
+
+@pytest.fixture(scope="session")
 def engine():
     """A connection to this machine's engine. Without one such tests are skipped; with DILOCO_CHAOS_REQUIRE_ENGINE set
     they fail instead."""
     try:
         must_be_ready()
         found = Engine()
-    except EngineError as error:
-        reason = f"no engine for containers: {error}"
-        if os.environ.get("DILOCO_CHAOS_REQUIRE_ENGINE"):
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    except ClusterError as error:
+        refuse(f"no engine for containers: {error}")
     yield found
     found.close()
+
+
+def refuse(reason):
+    if os.environ.get("DILOCO_CHAOS_REQUIRE_ENGINE"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.compose import compose_file
 
 VERSION = "1.41"
+pytestmark = pytest.mark.usefixtures("docker_compose")
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,8 @@ def test_processors_that_are_no_number_are_an_error_that_names_the_file(write):
 
 
 def test_memory_means_no_swap(write):
-    assert compose_file.service(write("mem_limit: 64m"), "x") == {"mem_limit": "64m", "memswap_limit": "64m"}
+    stated = docker.types.HostConfig(version=VERSION, **compose_file.service(write("mem_limit: 64m"), "x"))
+    assert (stated["Memory"], stated["MemorySwap"]) == (64 << 20, 64 << 20)
 
 
 @pytest.mark.parametrize(("tmpfs", "mounts"), [
@@ -125,7 +127,7 @@ def test_kernel_parameters_are_taken_over_in_both_forms(write, sysctls):
 
 
 def test_a_kernel_parameter_without_a_value_is_named(write):
-    with pytest.raises(ClusterError, match=r"services.x.sysctls: \['net.ipv4.tcp_syn_retries'\] is wrong"):
+    with pytest.raises(ClusterError, match=r"services.x.sysctls: net.ipv4.tcp_syn_retries: no value: write"):
         compose_file.service(write("sysctls: [net.ipv4.tcp_syn_retries]"), "x")
 
 
@@ -142,20 +144,48 @@ def test_a_number_that_comes_from_a_variable_is_a_number(write):
     assert compose_file.service(write("pids_limit: ${MINE:-64}"), "x") == {"pids_limit": 64}
 
 
-@pytest.mark.parametrize("image", ["$MINE", "${MINE:?say which}", "${MINE:+other}"])
-def test_a_variable_that_is_written_in_another_way_is_never_taken_for_plain_text(write, monkeypatch, image):
+@pytest.mark.parametrize(("image", "means"), [
+    ("$MINE", "mine:1"), ("${MINE}", "mine:1"), ("${MINE:?say which}", "mine:1"), ("${MINE:+other}", "other"),
+    ("${NONE-${MINE}}", "mine:1"), ("${NONE:-a}-b", "a-b"), ("$$MINE", "$MINE"), ("$$$$", "$$")])
+def test_a_variable_may_be_written_in_every_way(write, monkeypatch, image, means):
     monkeypatch.setenv("MINE", "mine:1")
-    try:
-        stated = compose_file.service(write(f'image: "{image}"'), "x")
-    except ClusterError:
-        return
-    assert "$" not in stated["image"]
+    assert compose_file.service(write(f'image: "{image}"'), "x") == {"image": means}
+
+
+def test_a_variable_that_must_be_set_is_named_where_it_is_not(write):
+    path = write('image: "${MINE:?say which image}"')
+    with pytest.raises(ClusterError, match=rf"^{path}: can't be read: .*MINE is missing a value: say which image$"):
+        compose_file.service(path, "x")
+
+
+def test_a_service_may_extend_another_and_take_variables_from_files(write, tmp_path, monkeypatch):
+    (tmp_path / "mine.env").write_text("A=of the file\nB=p$$q\n")
+    (tmp_path / ".env").write_text("MINE=mine:1\n")
+    (tmp_path / "base.yml").write_text("services: {base: {image: $MINE, user: '7', environment: {C: c}}}")
+    path = write("extends: {file: base.yml, service: base}\nenv_file: mine.env\nenvironment: {A: a, D: , E: }")
+    monkeypatch.setenv("D", "ours")
+    assert compose_file.service(path, "x", foreign=True) == {
+        "image": "mine:1", "user": "7", "environment": {"A": "a", "B": "p$q", "C": "c", "D": "ours"}}
+
+
+def test_a_file_of_variables_that_is_gone_is_named(write, tmp_path):
+    with pytest.raises(ClusterError, match=f"can't be read: env file {tmp_path}/gone.env not found"):
+        compose_file.service(write("image: a\nenv_file: gone.env"), "x")
+
+
+def test_folders_may_be_written_in_the_long_way(write, tmp_path):
+    (tmp_path / "code").mkdir()
+    path = write("volumes:\n- {type: bind, source: ./code, target: /code, read_only: true}\n"
+                 "- {type: bind, source: /tmp, target: /all, bind: {create_host_path: false}}")
+    assert compose_file.service(path, "x", foreign=True) == {"mounts": [
+        docker.types.Mount("/code", str(tmp_path / "code"), type="bind", read_only=True),
+        docker.types.Mount("/all", "/tmp", type="bind", read_only=False)]}
 
 
 def test_of_somebody_elses_file_the_environment_and_folders_of_this_machine_are_taken_over(write, tmp_path):
     (tmp_path / "code").mkdir()
-    path = write('image: mine\ncommand: ignored\nenvironment: {A: 1, B: }\nvolumes: ["./code:/code:ro", "/tmp:/all"]\n'
-                 'working_dir: /code')
+    path = write('image: mine\ncommand: ignored\nenvironment: {A: 1, B: ""}\nvolumes: ["./code:/code:ro", '
+                 '"/tmp:/all"]\nworking_dir: /code')
     stated = compose_file.service(path, "x", foreign=True)
     assert stated == {"image": "mine", "working_dir": "/code", "environment": {"A": "1", "B": ""}, "mounts": [
         docker.types.Mount("/code", str(tmp_path / "code"), type="bind", read_only=True),
@@ -166,8 +196,10 @@ def test_of_somebody_elses_file_the_environment_and_folders_of_this_machine_are_
 @pytest.mark.parametrize(("line", "why"), [
     ('volumes: ["data:/data"]', "'data:/data' is no folder of this machine: write ./SOURCE:TARGET or"),
     ('volumes: ["./gone:/data"]', "there is no .*/gone"),
-    ("volumes: [{type: bind, source: /tmp, target: /data}]", "is no folder of this machine"),
-    ("environment: [A]", "is wrong"),
+    ("volumes: [/data]", "':/data' is no folder of this machine"),
+    ("volumes: [{type: tmpfs, target: /data}]", "':/data' is no folder of this machine"),
+    ('volumes: ["/tmp:/data:z"]', "'/tmp:/data' is no folder .* without other options"),
+    ("volumes: [{type: bind, source: /tmp, target: /data, bind: {propagation: shared}}]", "without other options"),
     ("gpus: all", "a run can't take over gpus")])
 def test_what_cant_be_taken_over_of_it_is_an_error(write, line, why):
     with pytest.raises(ClusterError, match=why):
