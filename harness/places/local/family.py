@@ -14,8 +14,13 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from diloco_chaos.harness.base.processes import Identity, family, identity, parent, send, with_token, words
+from diloco_chaos.harness.base.processes import Identity, end_all, family, parent, send, with_token, words
 from diloco_chaos.harness.trainers.core.programs import NODE
+
+_GONE_S = 0.5
+"""A process that was sent SIGKILL is gone within this time, unless it hangs in the kernel."""
+_MOST_SWEEPS = 10
+"""A process that forks faster than that is not to keep the harness."""
 
 
 class Family:
@@ -40,11 +45,13 @@ class Family:
             done |= left
 
     def sweep(self) -> None:
-        """End every process that still carries its name."""
-        for carrier in self._carriers():
-            if identity(carrier.pid) == carrier:
-                with suppress(OSError):
-                    os.kill(carrier.pid, signal.SIGKILL)
+        """End every process that still carries its name, also one that was forked meanwhile, and wait until all are
+        gone: their successor may want what they hold. One that hangs in the kernel is left to die."""
+        hanging: list[Identity] = []
+        for _ in range(_MOST_SWEEPS):
+            if not (carriers := [carrier for carrier in self._carriers() if carrier not in hanging]):
+                return
+            hanging += end_all(carriers, self._token, _GONE_S)
 
     def signal_process(self, expression: str, which: str, number: signal.Signals) -> list[int]:
         """Signal the process that has a word which matches `expression` with a first group of `which`; return the pids
