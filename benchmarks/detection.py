@@ -23,7 +23,7 @@ import pytest
 
 from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search, explore
 from diloco_chaos.chaos.exploration.strategies import scenario
-from diloco_chaos.harness.base.workers import Processes
+from diloco_chaos.harness.base.workers import WorkerProcesses
 
 _TESTS = Path(__file__).resolve().parent.parent / "tests"
 _SAVED = Path(__file__).with_name("detection.json")
@@ -45,7 +45,7 @@ def hunted(mutant: Any, jobs: int) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         mutant.plant(patch)
         own = planting.failed(mutant.faults, mutant.cluster)
-        began, pool = time.monotonic(), Processes(SCHEDULES, jobs)  # forked now: the bug is in its processes, too
+        began, pool = time.monotonic(), WorkerProcesses(SCHEDULES, jobs)  # forked now: the bug is in its processes, too
         try:
             with tempfile.TemporaryDirectory() as folder:
                 state = explore(Search(scenario(budget="250 steps"), draws_clusters=True), Path(folder), pool,

@@ -44,10 +44,10 @@ Left = Callable[[str], list[str]]
 def on_kubernetes() -> tuple[PlaceSettings, Left]:
     """Of pods."""
     from diloco_chaos.harness.places.kubernetes.access import named
-    from diloco_chaos.harness.places.kubernetes.api import Api
+    from diloco_chaos.harness.places.kubernetes.api import KubernetesApi
     from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
     settings = KubernetesSettings.given()
-    api = Api(named(settings).context)
+    api = KubernetesApi(named(settings).context)
 
     def left(label: str) -> list[str]:
         spaces = api.namespaces(label)
@@ -58,9 +58,9 @@ def on_kubernetes() -> tuple[PlaceSettings, Left]:
 
 def on_slurm() -> tuple[PlaceSettings, Left]:
     """Of jobs."""
-    from diloco_chaos.harness.places.slurm.queue import Slurm
+    from diloco_chaos.harness.places.slurm.queue import SlurmQueue
     from diloco_chaos.harness.places.slurm.settings import SlurmSettings
-    settings, slurm = SlurmSettings.given(), Slurm()
+    settings, slurm = SlurmSettings.given(), SlurmQueue()
 
     def left(label: str) -> list[str]:
         return [f"job {job.number} ({job.state})" for job in slurm.jobs(label).values() if not job.over] + [

@@ -33,7 +33,7 @@ from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.places.compose import compose_file
-from diloco_chaos.harness.places.compose.engine import Engine
+from diloco_chaos.harness.places.compose.engine import DockerEngine
 from diloco_chaos.harness.record.tape.events import Begin, Hello
 
 WITHIN_S = 60.0
@@ -76,7 +76,7 @@ def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any
         say(f"flagship: exit {flagship.judgement.exit_code} {flagship.judgement.inconclusive} {walls[-1]:.1f} s")
     recoveries = recovery.measure(noted, kills)
     heard, steady = zip(*starts, strict=True)
-    engine = Engine()
+    engine = DockerEngine()
     try:
         image = engine.client.images.get(compose_file.service(compose_file.find(), "syncer")["image"])
         return {"start_s": {"learners_heard": recovery.spread(list(heard)), "steady": recovery.spread(list(steady))},
@@ -95,7 +95,7 @@ def _start(history: History) -> tuple[float, float]:
     return round(max(first.values()) - start, 2), round((history.zero or float("nan")) - start, 2)
 
 
-def soak(kills: int, engine: Engine, say: Callable[[str], None]) -> dict[str, Any]:
+def soak(kills: int, engine: DockerEngine, say: Callable[[str], None]) -> dict[str, Any]:
     """Kill harnesses at random moments; what of theirs is on the engine a minute later, at the latest."""
     chance = random.Random(0)
     took, left = [], 0

@@ -18,7 +18,7 @@ from typing import Any
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.local.link_server import LinkServer, real_server
+from diloco_chaos.harness.places.local.link_server import LocalLinkServer, real_server
 
 ROUNDS = 5
 _BYTES = 100_000_000
@@ -74,7 +74,8 @@ def _servers(binaries: dict[str, str]) -> Iterator[dict[str, Links]]:
     with tempfile.TemporaryDirectory(prefix="diloco-chaos-bench-") as folder:
         def spawn(argv: Any) -> subprocess.Popen[bytes]:
             return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        made = {name: LinkServer(Path(folder), spawn, lambda: "", binary=binary) for name, binary in binaries.items()}
+        made = {name: LocalLinkServer(Path(folder), spawn, lambda: "", binary=binary)
+                for name, binary in binaries.items()}
         try:
             yield {name: server.links for name, server in made.items()}
         finally:

@@ -16,7 +16,7 @@ from benchmarks.interval import interval
 from benchmarks.tuning.sweep import BASE
 from benchmarks.tuning.training import ended, with_cluster
 from diloco_chaos.chaos.checks.outcome import extra_tokens, relative_gap
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.runner.simulate import initial_values, performed, simulate
@@ -108,7 +108,7 @@ def _costly(plan: Plan) -> dict[str, Plan]:
             "int4_with_error_feedback": with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
 
 
-def _scavenged(seed: int, four: Sequence[Point]) -> Figures:
+def _scavenged(seed: int, four: Sequence[LossPoint]) -> Figures:
     """Against as many learners all the time as there were on average, from the same warm start, and against as many as
     were left at the end, from their own; the tokens are the same."""
     six = _quiet(seed, 6)

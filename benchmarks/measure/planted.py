@@ -14,7 +14,7 @@ from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentStat
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Hello
-from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Failpoint
+from diloco_chaos.harness.trainers.core.effects import AtFailpoint, Commit, Effect
 
 BASE = scenario()
 
@@ -76,7 +76,7 @@ def unheard_successor(patch: Patch) -> str:
     def forgetful(self: Syncer, connection: int, message: Hello, now: float) -> Iterable[Effect]:
         before: Effect | None = None
         for effect in hello(self, connection, message, now):
-            if not isinstance(effect, Commit) or isinstance(before, Failpoint):  # a merge's commit comes behind a hold
+            if not isinstance(effect, Commit) or isinstance(before, AtFailpoint):  # a merge's commit follows it
                 yield effect
             before = effect
     patch.setattr(Syncer, "_hello", forgetful)

@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks.interval import interval
 from benchmarks.tuning import training, tune
 from diloco_chaos.chaos.checks.outcome import extra_tokens
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.plan import Plan
@@ -38,7 +38,7 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
     `perform(plan)` runs one in real time: the first seed of each, which confirms what virtual time says.
     """
     jobs = [(side, steps, seed) for seed in range(seeds) for steps in LENGTHS for side in tune.SIDES]
-    curves: dict[Job, list[Point]] = {}
+    curves: dict[Job, list[LossPoint]] = {}
     with ProcessPoolExecutor(_WORKERS) as pool:
         for job, curve_ in zip(jobs, pool.map(trained, jobs), strict=True):
             say(f"  from scratch, {job}: {curve_[-1].loss:.4f}")
@@ -52,14 +52,14 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
     return {f"steps_{steps}": of for steps, of in by_length.items()}
 
 
-def figures(pairs: Sequence[tuple[Sequence[Point], Sequence[Point]]]) -> dict[str, Any]:
+def figures(pairs: Sequence[tuple[Sequence[LossPoint], Sequence[LossPoint]]]) -> dict[str, Any]:
     """Of pairs of curves, the decoupled one first."""
     return {"gap": interval([mine[-1].loss / its[-1].loss - 1 for mine, its in pairs]),
             "extra_tokens": interval([extra_tokens(mine, its, "processed") for mine, its in pairs]),
             "synchronous": interval([its[-1].loss for _, its in pairs])}
 
 
-def trained(job: Job) -> list[Point]:
+def trained(job: Job) -> list[LossPoint]:
     """The held-out loss on the windows that figures are reported on; of a decoupled run its end alone."""
     side, steps, seed = job
     config = configured(side, steps, seed)

@@ -17,7 +17,7 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.runner.simulate import data_file, performed, record
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.base.workers import Processes
+from diloco_chaos.harness.base.workers import WorkerProcesses
 from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
@@ -122,7 +122,7 @@ def _hunted(plant: Callable[[Patch], str], seed: int, guided: bool, most_s: floa
     """Plant a bug, and explore until it is found: in so many seconds at the most, or else so many schedules."""
     patch = _Patch()
     check = plant(patch)
-    pool = Processes(SCHEDULES, 2)  # forked now: the bug is in its processes, too
+    pool = WorkerProcesses(SCHEDULES, 2)  # forked now: the bug is in its processes, too
     try:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()

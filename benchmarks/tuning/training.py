@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner import baselines
 from diloco_chaos.chaos.runner.run import Result
-from diloco_chaos.chaos.runner.simulate import Performed, Simulated, data_file, performed
+from diloco_chaos.chaos.runner.simulate import Performed, SimulatedRun, data_file, performed
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainer.model.replica import start
 from diloco_chaos.harness.trainer.runtime.replica_factory import evaluator, replicas
 from diloco_chaos.harness.trainers.node.evaluate import point
 
-Ended = TypeVar("Ended", Performed, Simulated, Result)
+Ended = TypeVar("Ended", Performed, SimulatedRun, Result)
 
 
 class Lockstep(NamedTuple):
@@ -30,7 +30,7 @@ class Lockstep(NamedTuple):
 
     state: Tensors
     """Weights, and AdamW's moments: what another run may begin from."""
-    curve: list[Point]
+    curve: list[LossPoint]
 
 
 def synchronous(plan: Plan) -> Performed:
@@ -49,8 +49,8 @@ def in_lockstep(config: TrainerConfig, steps: int, held_out: HeldOut = "reported
     marks, curve, tokens = snapshot_marks(mine), [], 0
     for step in range(steps + 1):
         while marks and tokens >= marks[0][1]:
-            curve.append(Point(number=marks.pop(0)[0], processed=tokens, merged=tokens, t=0.0,
-                               loss=round(group[0].held_out_loss(), 5)))
+            curve.append(LossPoint(number=marks.pop(0)[0], processed=tokens, merged=tokens, t=0.0,
+                                   loss=round(group[0].held_out_loss(), 5)))
         if step < steps:
             mean = averaged([replica.gradient(step)[1] for replica in group], mine.batches)
             for replica in group:
@@ -60,7 +60,7 @@ def in_lockstep(config: TrainerConfig, steps: int, held_out: HeldOut = "reported
 
 
 def decoupled(config: TrainerConfig, held_out: HeldOut = "reported", faults: Sequence[dict[str, Any]] = (),
-              shared: bool = False) -> list[Point]:
+              shared: bool = False) -> list[LossPoint]:
     """The curve of a decoupled run under virtual time. Its data-parallel first steps, if it has any (`warm_start`), are
     its own, taken at its own learning rate, or `shared` with the synchronous run, at that one's.
 
@@ -70,7 +70,7 @@ def decoupled(config: TrainerConfig, held_out: HeldOut = "reported", faults: Seq
     begun = in_lockstep(mine, mine.warm_start).state if mine.warm_start else mine.spec.initial(mine.seed)
     done = ended(performed(planned(mine, faults=faults), initial=begun))
     loss = evaluator(replicas(mine, data_file(planned(mine)), done.snapshots[-1][0], held_out=held_out)(0))
-    return [Point(**point(loss, *snapshot)) for snapshot in done.snapshots]
+    return [LossPoint(**point(loss, *snapshot)) for snapshot in done.snapshots]
 
 
 def ended(done: Ended) -> Ended:

@@ -22,7 +22,7 @@ from benchmarks.interval import interval
 from benchmarks.tuning import training, trials, tune
 from benchmarks.tuning.trials import Setting, key_of
 from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.model.corpus import HeldOut
 
@@ -152,7 +152,7 @@ class Job(NamedTuple):
     held_out: HeldOut
 
 
-def run_one(job: Job) -> list[Point]:
+def run_one(job: Job) -> list[LossPoint]:
     """Train, and measure every snapshot."""
     setting = json.loads(job.setting)
     side, faults = setting.pop("side"), setting.pop("faults", ())
@@ -162,7 +162,7 @@ def run_one(job: Job) -> list[Point]:
     return training.decoupled(config, job.held_out, faults, shared="synchronous_lr" in setting)
 
 
-Curves = Callable[[Sequence[Job]], list[list[Point]]]
+Curves = Callable[[Sequence[Job]], list[list[LossPoint]]]
 
 
 def studied(study: Study, curves: Curves, seeds: int) -> dict[str, dict[str, Any]]:
@@ -194,21 +194,21 @@ def _choices(study: Study, curves: Curves) -> dict[str, Setting]:
     return {name: study.rows[name].alternatives[of_row.index(min(of_row))] for name, of_row in ends.items()}
 
 
-def _time(mine: Sequence[Point], its: Sequence[Point]) -> float:
+def _time(mine: Sequence[LossPoint], its: Sequence[LossPoint]) -> float:
     """How long the one trained to the loss of whichever ends higher, as a share of the other's time to it."""
     loss = max(mine[-1].loss, its[-1].loss)
     mine_s, its_s = (first_at(curve, "t", loss) - curve[0].t for curve in (mine, its))
     return mine_s / its_s if its_s else 0.0
 
 
-def results() -> dict[Job, list[Point]]:
+def results() -> dict[Job, list[LossPoint]]:
     """The trainings that are there."""
     return {Job(key_of(row["setting"]), row["seed"], row["held_out"]): [
-        Point(number=number, processed=processed, merged=merged, t=t, loss=loss)
+        LossPoint(number=number, processed=processed, merged=merged, t=t, loss=loss)
         for number, (processed, merged, t, loss) in enumerate(row["curve"])] for row in trials.rows(RESULTS)}
 
 
-def _row(job: Job, curve: Sequence[Point]) -> dict[str, Any]:
+def _row(job: Job, curve: Sequence[LossPoint]) -> dict[str, Any]:
     return {"setting": json.loads(job.setting), "seed": job.seed, "held_out": job.held_out,
             "curve": [[point.processed, point.merged, round(point.t, 3), point.loss] for point in curve]}
 

@@ -25,7 +25,7 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.harness.base.tensors import np
@@ -87,7 +87,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, figures=figures)
 
 
-def relative_gap(final: Point, curve: Sequence[Point], count: str, floor: float = 0.0) -> float:
+def relative_gap(final: LossPoint, curve: Sequence[LossPoint], count: str, floor: float = 0.0) -> float:
     """final / reference - 1 at an equal count of tokens (`processed` or `merged`), of what each has beyond the least
     loss that there is."""
     return (final.loss - floor) / (loss_at(curve, count, getattr(final, count)) - floor) - 1
@@ -104,7 +104,7 @@ def _wrong_reference(history: History, reference: Reference) -> str:
     return f"the synchronous run ended at {ended:.6f}, and the formulas give {expected:.6f}"
 
 
-def extra_tokens(curve: Sequence[Point], reference: Sequence[Point], count: str) -> float:
+def extra_tokens(curve: Sequence[LossPoint], reference: Sequence[LossPoint], count: str) -> float:
     """How many more tokens than the reference a run took to where the worse of the two ends, as a share of the lesser.
 
     Where this run ends above the reference: its own count over that at which the reference first was as low, minus 1;
@@ -122,7 +122,7 @@ def extra_tokens(curve: Sequence[Point], reference: Sequence[Point], count: str)
     return own_end / reached - 1 if reached else math.inf
 
 
-def first_at(curve: Sequence[Point], count: str, loss: float) -> float:
+def first_at(curve: Sequence[LossPoint], count: str, loss: float) -> float:
     """The count of tokens at which a curve, linear between snapshots, first is as low; its end's where it never is."""
     points = sorted((float(getattr(point, count)), point.loss) for point in curve)
     for (before, above), (after, below) in zip(points[:1] + points, points, strict=False):
@@ -131,9 +131,9 @@ def first_at(curve: Sequence[Point], count: str, loss: float) -> float:
     return points[-1][0]
 
 
-def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
+def loss_at(curve: Sequence[LossPoint], count: str, tokens: float) -> float:
     """A curve's loss at a count of tokens: linear between snapshots, its ends beyond them."""
-    place: Callable[[Point], float] = lambda point: float(getattr(point, count))  # noqa: E731
+    place: Callable[[LossPoint], float] = lambda point: float(getattr(point, count))  # noqa: E731
     points = sorted(curve, key=place)
     index = bisect_left([place(point) for point in points], tokens)
     if index == 0:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, at_least, at_most, check, need, need_before, zero
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.bounds import Lost, RoundQuorum
+from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import Merge, Step
 
 
-@check(Lost, needs={"rounds"}, unverified="judged")
-def rounds_never_go_back(history: History, bound: Lost) -> Finding:
+@check(LostRounds, needs={"rounds"}, unverified="judged")
+def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
     """No worker begins again behind rounds that were reported before, by more than the scenario allows.
 
     A process that was started again is held against the newest round of all where they finish rounds together, and of

@@ -27,7 +27,7 @@ from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.extras import MissingExtraError
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.registry import DEFAULT
-from diloco_chaos.harness.record.reaper import Healed
+from diloco_chaos.harness.record.reaper import HealedRun
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.api.trainer import Replay
@@ -163,12 +163,12 @@ def clean(
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
     outcomes = heal_all()
     if runs:
-        outcomes += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+        outcomes += [HealedRun(f"{path} removed") for path in thin_out(runs_dir, keep)]
     failed = not all(healed.undone for healed in outcomes)
     if as_json:
         print_json({"clean": not failed, "did": list(map(str, outcomes))})
     else:
-        for healed in outcomes or [Healed("nothing was left behind")]:
+        for healed in outcomes or [HealedRun("nothing was left behind")]:
             typer.echo(str(healed))
     raise typer.Exit(2 if failed else 0)
 

@@ -16,7 +16,7 @@ from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.harness.base.errors import printable
 from diloco_chaos.harness.trainers.api.trainer import TrainerError
-from diloco_chaos.harness.trainers.core.round_reports import Lint, Report
+from diloco_chaos.harness.trainers.core.round_reports import Lint, RoundReport
 
 _SHOWN = 3
 _PROBLEMS_SHOWN = 10
@@ -84,7 +84,7 @@ def _show(file: Path, lint: Lint, before: str) -> None:
     """Print what was read from a log, and its problems. `before`: the prefix of each problem's line."""
     typer.echo(printable(f"{file}: {len(lint.reports)} of {lint.lines} lines tell a round"))
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in Report._fields:
+    for column in RoundReport._fields:
         table.add_column(column, justify="right")
     left_out = len(lint.reports) - 2 * _SHOWN
     for report in lint.reports[:_SHOWN] if left_out > 0 else lint.reports:
@@ -101,6 +101,6 @@ def _show(file: Path, lint: Lint, before: str) -> None:
         typer.echo(f"{before}and {more} problems more", err=True)
 
 
-def _cells(report: Report) -> list[str]:
+def _cells(report: RoundReport) -> list[str]:
     cells = ["" if value is None else f"{value:g}" for value in report[:-1]]
     return [*cells, "" if report.time is None else f"{datetime.fromtimestamp(report.time, UTC):%H:%M:%S.%f}"[:-3]]

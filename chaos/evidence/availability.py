@@ -30,7 +30,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Piece:
+class Interlude:
     """A time in which no node goes or comes."""
 
     start: float
@@ -74,16 +74,16 @@ class Availability:
             outages[node].append((0.0, self._first_part(node, 0.0)))
         return outages
 
-    def pieces(self, start: float, end: float) -> Iterator[Piece]:
+    def pieces(self, start: float, end: float) -> Iterator[Interlude]:
         """Yield the pieces that [start, end) is made of, in order."""
         borders = {moment for intervals in self.out.values() for interval in intervals for moment in interval
                    if start < moment < end}
         for left, right in pairwise([start, *sorted(borders), end]):
             away = {node for node, intervals in self.out.items()
                     if any(gone < right and left < back for gone, back in intervals)}
-            yield Piece(left, right, frozenset(self._names) - away, self._all not in away)
+            yield Interlude(left, right, frozenset(self._names) - away, self._all not in away)
 
-    def able(self, piece: Piece) -> bool:
+    def able(self, piece: Interlude) -> bool:
         """Return whether something could be merged: the coordinator was there, and learners enough."""
         return piece.coordinator and len(piece.present) >= self._needed
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from diloco_chaos.harness.trainers.api.trainer import Kind
 
 
-class Point(BaseModel):
+class LossPoint(BaseModel):
     """One snapshot's place on a loss curve."""
 
     model_config = ConfigDict(frozen=True)
@@ -26,7 +26,7 @@ class Reference(BaseModel):
 
     kind: Kind
     key: str
-    curve: tuple[Point, ...]
+    curve: tuple[LossPoint, ...]
     merge_gap_p99: float | None = None
     """Seconds; None where nothing is merged."""
     wall: float

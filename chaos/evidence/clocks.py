@@ -18,7 +18,7 @@ TOO_FAR_S = 0.25
 """Clocks that are not known better than that tell nothing of what came first."""
 
 
-class Clocks(NamedTuple):
+class ClockAgreement(NamedTuple):
     """Of one run."""
 
     worst: tuple[tuple[str, float], ...] = ()
@@ -43,10 +43,10 @@ class Clocks(NamedTuple):
         return " and ".join(f"{node}'s to {seconds * 1e3:.0f} ms" for node, seconds in self.worst)
 
 
-def clocks(tape: Tape) -> Clocks:
+def clocks(tape: Tape) -> ClockAgreement:
     """Return the clocks as the harness has measured them: the seconds that a node's clock was ahead of what its tape
     was begun with, and what that was known to. Drift over the run is a part of it."""
     wrong: dict[str, float] = defaultdict(float)
     for event in tape.of(Clock, node="harness"):
         wrong[event.target] = max(wrong[event.target], abs(float(event.ahead)) + float(event.error))
-    return Clocks(tuple(sorted(wrong.items(), key=lambda entry: entry[1], reverse=True)[:2]))
+    return ClockAgreement(tuple(sorted(wrong.items(), key=lambda entry: entry[1], reverse=True)[:2]))

@@ -12,8 +12,8 @@ from typing import Any
 
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns, parts_of
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, TokenAccounting, account, counted, killed
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
-from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
+from diloco_chaos.chaos.evidence.clocks import ClockAgreement, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
 from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
@@ -75,7 +75,7 @@ class History:
 
     plan: Plan
     tape: Tape
-    curve: Sequence[Point] = ()
+    curve: Sequence[LossPoint] = ()
     references: Mapping[str, Reference] = field(default_factory=dict)
     workings: Iterable[Kept] | None = None
     """What nodes computed with; None: nothing was to be kept."""
@@ -156,7 +156,7 @@ class History:
         return min([*limits, *(finished[:1] or [last])])
 
     @cached_property
-    def final(self) -> Point:
+    def final(self) -> LossPoint:
         """The curve's last point.
 
         Raises:
@@ -165,7 +165,7 @@ class History:
         return max(self.curve, key=lambda point: point.number)
 
     @cached_property
-    def clocks(self) -> Clocks:
+    def clocks(self) -> ClockAgreement:
         """How well times of different nodes can be compared."""
         return clocks(self.tape)
 

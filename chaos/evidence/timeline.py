@@ -23,7 +23,7 @@ from diloco_chaos.harness.record.tape.reading import Tape
 
 
 @dataclass(frozen=True)
-class Look:
+class StateLook:
     """How a state is drawn: a character that tells it without colour, and a colour."""
 
     mark: str
@@ -31,17 +31,17 @@ class Look:
 
 
 LOOKS = {
-    "starting": Look("·", "bright_black"),
-    "training": Look("━", "green"),
-    "merging": Look("≡", "cyan"),
-    "serving": Look("≡", "cyan"),
-    "slow": Look("╌", "bright_cyan"),
-    "far": Look("~", "blue"),
-    "paused": Look("=", "yellow"),
-    "partitioned": Look("/", "magenta"),
-    "killed": Look("x", "red"),
-    "healing": Look("+", "bright_yellow"),
-    "done": Look(" ", "bright_black"),
+    "starting": StateLook("·", "bright_black"),
+    "training": StateLook("━", "green"),
+    "merging": StateLook("≡", "cyan"),
+    "serving": StateLook("≡", "cyan"),
+    "slow": StateLook("╌", "bright_cyan"),
+    "far": StateLook("~", "blue"),
+    "paused": StateLook("=", "yellow"),
+    "partitioned": StateLook("/", "magenta"),
+    "killed": StateLook("x", "red"),
+    "healing": StateLook("+", "bright_yellow"),
+    "done": StateLook(" ", "bright_black"),
 }
 DRAWN = (Spawn, Start, Exit, Merge, Step, Failpoint, Finished, Injecting, Injected, Reset, Healed)
 """Events that change anything here."""

@@ -27,7 +27,7 @@ class ExplorationError(UserError):
     """The corpus folder can't be used; the message says why and what to do."""
 
 
-class Tried(Numbered):
+class TriedSchedule(Numbered):
     """One schedule that was run."""
 
     faults: tuple[dict[str, Any], ...]
@@ -58,7 +58,7 @@ class Seed(BaseModel):
     faults: tuple[dict[str, Any], ...]
 
 
-class Corpus:
+class ScheduleCorpus:
     """The folder. One process writes to it at a time. What an earlier version's exploration had in it that broke
     something, or was the first to bring something about, are the seeds of this one."""
 
@@ -113,15 +113,15 @@ class Corpus:
         for scenario_file in [*self.folder.glob("*.yaml"), *self.folder.glob("failing/*.yaml")]:
             scenario_file.replace(earlier / scenario_file.name)
 
-    def _known(self) -> dict[int, Tried]:
+    def _known(self) -> dict[int, TriedSchedule]:
         """Results from before. The last line may be torn: whoever wrote it was killed."""
-        known: dict[int, Tried] = {}
+        known: dict[int, TriedSchedule] = {}
         whole = 0
         for line in self._lines():
             if not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
                 break
             try:
-                tried = Tried.model_validate_json(line)
+                tried = TriedSchedule.model_validate_json(line)
             except ValueError:
                 raise ExplorationError(f"{self._results}, line {len(known) + 1}: is no result of an exploration; "
                                        f"remove the line, or name another folder with --corpus-dir") from None
@@ -137,7 +137,7 @@ class Corpus:
             with open(self._results, "rb") as file:
                 yield from iter(partial(file.readline, _LONGEST_LINE), b"")
 
-    def append(self, tried: Tried) -> None:
+    def append(self, tried: TriedSchedule) -> None:
         """One more result."""
         with open(self._results, "a", encoding="utf-8") as file:
             file.write(tried.model_dump_json() + "\n")

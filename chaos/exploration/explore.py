@@ -21,7 +21,7 @@ from msgspec import structs
 from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.exploration import coverage
-from diloco_chaos.chaos.exploration.corpus import Corpus, Seed, Tried
+from diloco_chaos.chaos.exploration.corpus import ScheduleCorpus, Seed, TriedSchedule
 from diloco_chaos.chaos.exploration.coverage import Pair
 from diloco_chaos.chaos.exploration.generate import (
     ByChance,
@@ -36,7 +36,7 @@ from diloco_chaos.chaos.exploration.generate import known as known_kinds
 from diloco_chaos.chaos.exploration.guide import Knowledge, draw
 from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.exploration.shrink import shrunk
-from diloco_chaos.chaos.runner.simulate import Simulated, simulate
+from diloco_chaos.chaos.runner.simulate import SimulatedRun, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.fingerprint import source_digest
@@ -58,7 +58,7 @@ HEALTHY = -1
 """Number of the run without any fault: what it leaves undecided is no schedule's fault."""
 
 
-class Job(Numbered):
+class ExplorationJob(Numbered):
     """One schedule to be run."""
 
     scenario: str
@@ -98,18 +98,18 @@ class Search:
                                            "checks": checks})
         return Scenario.model_validate_json(as_json(bare))
 
-    def again(self, number: int, seed: Seed) -> Job:
+    def again(self, number: int, seed: Seed) -> ExplorationJob:
         """A schedule from before, as far as it still makes sense."""
         base = self.base(seed.number)
         faults = sensible(base, seed.faults)
-        return Job(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults))
+        return ExplorationJob(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults))
 
-    def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> Job:
+    def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> ExplorationJob:
         """A schedule that is drawn."""
         base = self.base(number)
         aim, faults = (None, []) if number == HEALTHY else draw(
             base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge())
-        return Job(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults), aim=aim)
+        return ExplorationJob(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults), aim=aim)
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
         """What results depend on."""
@@ -123,7 +123,7 @@ class Search:
 class Exploration:
     """What has been tried so far."""
 
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[TriedSchedule] = field(default_factory=list)
     hit: Counter[Pair] = field(default_factory=Counter)
     possible: set[Pair] = field(default_factory=set)
     in_a_row: Counter[Pair] = field(default_factory=Counter)
@@ -133,16 +133,16 @@ class Exploration:
     traces: Counter[str] = field(default_factory=Counter)
     first: dict[str, Sequence[Document]] = field(default_factory=dict)
     """What processes went through -> the first schedule that brought it about."""
-    found: dict[str, tuple[Tried, Path]] = field(default_factory=dict)
+    found: dict[str, tuple[TriedSchedule, Path]] = field(default_factory=dict)
     """Check -> the first schedule that broke it, and its file."""
-    healthy: Tried | None = None
+    healthy: TriedSchedule | None = None
     """The run without any fault."""
     taken_over: int = 0
     """Results that were in the folder already."""
     under_way: int = 0
     """Results of the round that is not over yet: the order in which they come is nobody's business."""
 
-    def add(self, tried: Tried) -> None:
+    def add(self, tried: TriedSchedule) -> None:
         """One more."""
         self.tried.append(tried)
         self.hit.update(tried.pairs)
@@ -182,7 +182,7 @@ class Exploration:
                                             sorted(self.first.items())])
 
 
-def explore(search: Search, corpus: Path, workers: Workers[Job, Tried], *, runs: int,
+def explore(search: Search, corpus: Path, workers: Workers[ExplorationJob, TriedSchedule], *, runs: int,
             stop: Callable[[Exploration], bool] = lambda _: False,
             tell: Callable[[Exploration], None] = lambda _: None) -> Exploration:
     """Try so many schedules. What was tried before in this folder, with the same settings, is not tried again: one that
@@ -201,7 +201,7 @@ def explore(search: Search, corpus: Path, workers: Workers[Job, Tried], *, runs:
         ExplorationError: the folder is another exploration's, or can't be written.
     """
     kinds = known_kinds(search.kinds)
-    kept = Corpus(corpus, search.settings(kinds))
+    kept = ScheduleCorpus(corpus, search.settings(kinds))
     state = Exploration(possible=coverage.possible({kind: FAULTS[kind].target_role for kind in kinds}, held_for()))
     state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
@@ -237,19 +237,19 @@ def rounds(goal: int) -> Iterator[range]:
         first = last
 
 
-def attempt(job: Job) -> Tried:
+def attempt(job: ExplorationJob) -> TriedSchedule:
     """Run one schedule; never raises."""
     base = Scenario.model_validate_json(job.scenario)
     try:
         result = simulate(plan_of(base, job.faults, 0))
     except Exception as error:  # whatever it is, it is a find
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return Tried(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
-                     evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
+        return TriedSchedule(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
+                             evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
     checks = _as_it_came(result).checks
     failed = [verdict for verdict in checks if verdict.verdict == "failed"]
-    return Tried(
+    return TriedSchedule(
         number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
         failed=(*broken, *(verdict.name for verdict in failed)),
         undecided=tuple((verdict.name, why) for verdict in checks if (why := _undecided(verdict))),
@@ -261,11 +261,11 @@ def attempt(job: Job) -> Tried:
         traces=tuple(sorted(coverage.traces(result.history))))
 
 
-SCHEDULES = Task(attempt, Job, Tried)
+SCHEDULES = Task(attempt, ExplorationJob, TriedSchedule)
 """What workers do with a schedule."""
 
 
-def _as_it_came(result: Simulated) -> Judgement:
+def _as_it_came(result: SimulatedRun) -> Judgement:
     """The verdicts, without the faults whose moment never came: the run is one of the schedule without these."""
     came = tuple(span.planned for span in result.history.spans if span.injected is not None)
     if len(came) == len(result.plan.faults):
@@ -308,7 +308,7 @@ def smallest(base: Scenario, faults: Sequence[Document], check: str, most_runs: 
 
     def breaks(candidate: Sequence[Document]) -> bool:
         return with_faults(base, candidate) is not None and check in attempt(
-            Job(number=0, scenario=bare, faults=tuple(candidate))).failed
+            ExplorationJob(number=0, scenario=bare, faults=tuple(candidate))).failed
     return shrunk(faults, breaks, most_runs)
 
 
@@ -317,7 +317,7 @@ def as_json(scenario: Scenario) -> str:
     return scenario.model_dump_json(by_alias=True, exclude_unset=True)
 
 
-def _keep(search: Search, corpus: Corpus, state: Exploration, tried: Tried) -> None:
+def _keep(search: Search, corpus: ScheduleCorpus, state: Exploration, tried: TriedSchedule) -> None:
     """Write a failing schedule down; the first one of each check is made as small as can be."""
     if not tried.failed:
         return

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from diloco_chaos.chaos.exploration.generate import Document, choose, document, known, plan_of, with_faults
 from diloco_chaos.chaos.exploration.scenario_writer import text
-from diloco_chaos.chaos.runner.simulate import Simulated, simulate
+from diloco_chaos.chaos.runner.simulate import SimulatedRun, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
@@ -67,12 +67,12 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
     return plan_of(base, choose(chooser, base, known(faults), count), draw(st.integers(0, 7)))
 
 
-def run(plan: Plan) -> Simulated:
+def run(plan: Plan) -> SimulatedRun:
     """Perform a plan under virtual time, and judge it."""
     return simulate(plan)
 
 
-def assert_holds(result: Simulated) -> None:
+def assert_holds(result: SimulatedRun) -> None:
     """Every check that could be decided holds.
 
     Raises:
@@ -82,7 +82,7 @@ def assert_holds(result: Simulated) -> None:
         raise AssertionError(explain(result))
 
 
-def explain(result: Simulated) -> str:
+def explain(result: SimulatedRun) -> str:
     """What failed, the schedule as a scenario file, and the commands that repeat it."""
     failed = [f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:3])}"
               for verdict in result.judgement.checks if verdict.verdict == "failed"]

@@ -12,7 +12,7 @@ from diloco_chaos.chaos.fleet.sweeps import failed_share, grace, wan
 from diloco_chaos.chaos.fleet.sweeps.wan import KEEPS
 from diloco_chaos.chaos.fleet.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
 from diloco_chaos.chaos.fleet.tables import count_words, table_of
-from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
+from diloco_chaos.chaos.report.forms.plot import PlottedLine, PlottedShare, plot_svg
 from diloco_chaos.harness.base.units import show_seconds
 
 _NOTHING = 0.0005
@@ -55,7 +55,8 @@ def plotted_wan(asked: wan.Wan, rows: Sequence[wan.WanRow]) -> str:
     place = rows[0].place
     where = f"{count_words(place.parameters)} parameters, {show_seconds(place.rtt)}, {place.link} link"
     return plot_svg(f"Pace kept: {where}", "Gbit/s", [
-        Line(words(way), sorted(Point(row.place.rate, row.kept[way], 0.0) for row in rows)) for way in asked.mode],
+        PlottedLine(words(way), sorted(PlottedShare(row.place.rate, row.kept[way], 0.0) for row in rows))
+        for way in asked.mode],
         lambda rate: f"{rate:g}")
 
 
@@ -86,7 +87,8 @@ def show_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.Fai
 def plotted_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.FailedShareRow]) -> str:
     """A mode is a line over the share that is gone."""
     return plot_svg("Goodput while learners are gone", "learners that are gone", [
-        Line(words(way), [Point(row.gone / asked.learners, row.goodput, 0.0) for row in rows if row.mode == way])
+        PlottedLine(words(way), [PlottedShare(row.gone / asked.learners, row.goodput, 0.0)
+                                 for row in rows if row.mode == way])
         for way in asked.mode], lambda share: f"{share:.0%}")
 
 

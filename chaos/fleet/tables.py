@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
+from diloco_chaos.chaos.report.forms.plot import PlottedLine, PlottedShare, plot_svg
 from diloco_chaos.harness.base.units import show_long, show_seconds
 from diloco_chaos.harness.fleet.closed_forms import goodput
 from diloco_chaos.harness.fleet.fleet import Fleet
@@ -141,11 +141,11 @@ def plotted(summaries: Sequence[Summary]) -> str:
     if over is None:
         return ""
     name, words, shown = over
-    lines: dict[str, list[Point]] = {}
+    lines: dict[str, list[PlottedShare]] = {}
     for summary in summaries:
         x, half = getattr(summary.fleet, name), summary.goodput.half or 0.0
-        lines.setdefault(_but(summary.fleet, name, fleets), []).append(Point(x, summary.goodput.mean, half))
-    return plot_svg("Goodput", words, [Line(label, sorted(points)) for label, points in lines.items()
+        lines.setdefault(_but(summary.fleet, name, fleets), []).append(PlottedShare(x, summary.goodput.mean, half))
+    return plot_svg("Goodput", words, [PlottedLine(label, sorted(points)) for label, points in lines.items()
                                        if name != "learners" or label.startswith("decoupled")],
                     lambda value: shown(type(getattr(fleets[0], name))(value)))
 

@@ -30,7 +30,7 @@ class Change(NamedTuple):
     """What earlier runs of the scenario measured, from the least to the most; empty where there are too few."""
 
 
-class Difference(NamedTuple):
+class RunDifference(NamedTuple):
     """Of two runs."""
 
     warnings: list[str]
@@ -48,11 +48,11 @@ class Difference(NamedTuple):
         return any(change.kind == "broken" for change in self.changes)
 
 
-def difference(before: Result, after: Result) -> Difference:
+def difference(before: Result, after: Result) -> RunDifference:
     """What became of a run's verdicts and figures in another one."""
     left, right = model_of(before), model_of(after)
-    return Difference(_warnings(before, after), _changes(left, right, _usual(before, after)), _figures(left, right),
-                      _parted(before.history, after.history))
+    return RunDifference(_warnings(before, after), _changes(left, right, _usual(before, after)), _figures(left, right),
+                         _parted(before.history, after.history))
 
 
 def _warnings(before: Result, after: Result) -> list[str]:

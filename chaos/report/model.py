@@ -118,7 +118,7 @@ class EventTold(_Told):
     fields: str
 
 
-class Commands(_Told):
+class NextCommands(_Told):
     """What to type next."""
 
     check: str
@@ -176,7 +176,7 @@ class ReportModel(_Told):
     logs: dict[str, list[str]]
     """Node -> the last lines of its newest log."""
     environment: dict[str, str]
-    commands: Commands
+    commands: NextCommands
 
     @property
     def failed(self) -> list[CheckTold]:
@@ -222,7 +222,7 @@ def model_of(result: Result) -> ReportModel:
               if (tail := [line for line in result.folder.log_tail(name, _TAIL) if line.strip()])},
         environment={key: str(value) for key, value in result.folder.manifest().items()
                      if isinstance(value, (str, int, float))},
-        commands=Commands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
+        commands=NextCommands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
 
 
 def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:

@@ -26,7 +26,7 @@ _Z = 1.959964
 
 
 @dataclass
-class Rate:
+class PassRate:
     """How the runs ended: (seed, exit code, folder, what was wrong)."""
 
     scenario: str
@@ -58,9 +58,9 @@ class Rate:
                           for seed, code, run, why in self.runs]}
 
 
-def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: Backend) -> Rate:
+def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: Backend) -> PassRate:
     """Run them one after the other; Ctrl-C ends it with what there is."""
-    rate, rows = Rate(plans[0].scenario), []
+    rate, rows = PassRate(plans[0].scenario), []
     for number, plan in enumerate(plans, 1):
         with Terminal(console, f"{number} of {len(plans)}", bool(backend.virtual)) as terminal:
             result = kept(run_plan(plan, runs_dir, terminal, backend), "unless passed")
@@ -78,7 +78,7 @@ def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: B
     return rate
 
 
-def show(rate: Rate, console: Console) -> None:
+def show(rate: PassRate, console: Console) -> None:
     """The table, and the rate with its interval."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("seed", "verdict", "run"):

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.run_folder import RunFolder, environment
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer
 from diloco_chaos.chaos.runner.runtime import MakeStage
@@ -195,7 +195,7 @@ def _digest(content: dict[str, Any], warm: Path) -> str:
     return digest.hexdigest()
 
 
-def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, of: None) -> tuple[Point, ...]:
+def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, of: None) -> tuple[LossPoint, ...]:
     """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
 
     Args:
@@ -223,13 +223,13 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
             if measuring.returncode != 0:
                 said.seek(0)
                 raise NoReferenceError(f"the snapshots could not be evaluated:\n{said.read().strip()[-2000:]}")
-    return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
+    return tuple(LossPoint.model_validate(point) for point in run.document("curve.json").get("curve", []))
 
 
-def reported_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
+def reported_curve(plan: Plan, tape: Tape) -> tuple[LossPoint, ...]:
     """Return the loss curve of a trainer whose nodes report their losses."""
-    return tuple(Point(number=report.number, processed=report.round, merged=report.round, t=report.t, loss=report.loss)
-                 for report in plan.trainer.told_losses(tape))
+    return tuple(LossPoint(number=report.number, processed=report.round, merged=report.round, t=report.t,
+                           loss=report.loss) for report in plan.trainer.told_losses(tape))
 
 
 def drop_snapshots(run: RunFolder) -> None:

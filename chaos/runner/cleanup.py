@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diloco_chaos.harness.places.registry import places
-from diloco_chaos.harness.record.reaper import Healed, heal
+from diloco_chaos.harness.record.reaper import HealedRun, heal
 from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError, in_charge, undo_logs_folder
 
 _MOST_DEATHS, _PER_S = 5, 10.0
@@ -21,15 +21,15 @@ _HEAL_S = 5.0
 _LOOK_S = 0.02
 
 
-def clean(folder: Path | None = None) -> list[Healed]:
+def clean(folder: Path | None = None) -> list[HealedRun]:
     """Heal what every undo log without a living owner holds; what became of it."""
-    did: list[Healed] = []
+    did: list[HealedRun] = []
     for path in sorted((folder or undo_logs_folder()).glob("*.jsonl")):
         try:
             with in_charge(path) as ours:
                 did += heal(path) if ours else []  # else its harness or its reaper is alive
         except (UndoLogError, OSError) as error:
-            did.append(Healed(str(error), undone=False))
+            did.append(HealedRun(str(error), undone=False))
     return did + _orphans()
 
 
@@ -41,16 +41,16 @@ def settled(harness: int) -> None:
         time.sleep(_LOOK_S)
 
 
-def _orphans() -> list[Healed]:
+def _orphans() -> list[HealedRun]:
     """Remove what an undo log that is gone, too, would have listed, and return what was removed."""
-    did: list[Healed] = []
+    did: list[HealedRun] = []
     for place in places():
         try:
-            did += map(Healed, place.orphans_removed())
+            did += map(HealedRun, place.orphans_removed())
         except OSError as error:
-            did.append(Healed(str(error), undone=False))
+            did.append(HealedRun(str(error), undone=False))
         except Exception as error:  # another package's code, which must keep nothing else from being undone
-            did.append(Healed(f"on {place.name}: {type(error).__name__}: {error}", undone=False))
+            did.append(HealedRun(f"on {place.name}: {type(error).__name__}: {error}", undone=False))
     return did
 
 

@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.director import Director
 from diloco_chaos.chaos.runner.node_specs import node_specs
-from diloco_chaos.chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from diloco_chaos.chaos.runner.orchestrator import Abort, Action, EndRun, Heal, Inject, Orchestrator
 from diloco_chaos.chaos.runner.probing import Sensing
-from diloco_chaos.chaos.runner.resume_point import Origin
+from diloco_chaos.chaos.runner.resume_point import ResumePoint
 from diloco_chaos.chaos.runner.runtime import Stage
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
@@ -38,7 +38,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     kind: Literal["finished", "deadline", "aborted", "interrupted", "broken"]
@@ -52,7 +52,7 @@ class FaultError(Exception):
 class Experiment:
     """One performance of a plan."""
 
-    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: Origin | None = None,
+    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: ResumePoint | None = None,
                  director: Director | None = None) -> None:
         """`origin`: what it goes on from; the stage has its tape already. `director`: who adds faults on the way."""
         self.plan, self.observer, self._origin, self._director = plan, observer, origin, director
@@ -63,21 +63,21 @@ class Experiment:
             origin.over if origin else ())}
         self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.undo_log.token)
 
-    def perform(self) -> Outcome:
+    def perform(self) -> RunOutcome:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
-        outcome = Outcome("broken", "the run was not started")
+        outcome = RunOutcome("broken", "the run was not started")
         try:
             names = self._begin() if self._origin is None else self._catch_up(self._origin)
             self._cluster.start([self._specs[name] for name in names])
             outcome = self._follow()
         except KeyboardInterrupt:
-            outcome = Outcome("interrupted", "stopped by Ctrl-C")
+            outcome = RunOutcome("interrupted", "stopped by Ctrl-C")
         except (ClusterError, LinkError, OSError, FaultError) as error:
-            outcome = Outcome("broken", str(error))
+            outcome = RunOutcome("broken", str(error))
         except Exception as error:  # a bug, of ours or of a trainer's: what was recorded so far is judged all the same
             self._raised(error)
-            outcome = Outcome("broken", f"unexpected {type(error).__name__}: {error}; its traceback is on the harness' "
-                                        f"tape (`raised`): please report it with this run's folder")
+            outcome = RunOutcome("broken", f"unexpected {type(error).__name__}: {error}; its traceback is on the "
+                                           f"harness' tape (`raised`): please report it with this run's folder")
         finally:
             with self._stage.undisturbed():
                 self._end(outcome)
@@ -114,7 +114,7 @@ class Experiment:
         later = set(cluster.names) - set(cluster.starters)
         return [name for name in cluster.all_nodes if name not in later]
 
-    def _catch_up(self, origin: Origin) -> Iterable[str]:
+    def _catch_up(self, origin: ResumePoint) -> Iterable[str]:
         """Be where the run was at the checkpoint; who is to be started."""
         past = sorted(self._stage.events(), key=lambda event: event.t)
         for event in past:
@@ -122,7 +122,7 @@ class Experiment:
         self._orchestrator.catch_up(past, origin.over)
         return origin.incarnations
 
-    def _follow(self) -> Outcome:
+    def _follow(self) -> RunOutcome:
         while True:
             self._cluster.poll()
             now = self._stage.now()
@@ -141,10 +141,10 @@ class Experiment:
                     stale.append(event.node)  # what follows hits its successor, which nothing would let go on
                 actions += follows
             if self._director is not None and (stopped := self._director.look(self, now)):
-                return Outcome("interrupted", stopped)
+                return RunOutcome("interrupted", stopped)
             actions += self._orchestrator.on_time(now)
             for action in actions:
-                if isinstance(action, End):
+                if isinstance(action, EndRun):
                     return self._over(action)
                 self._act(action)
             for node in stale:
@@ -152,7 +152,7 @@ class Experiment:
             for kind, planned, observed in self._sensing.collect():
                 self._record(kind(fault=planned.id, observed=observed))
             if self._stage.size > self.plan.tape_limit:
-                return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
+                return RunOutcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
             self._look_at_the_machine()
             self.observer.on_tick(now)
@@ -165,19 +165,19 @@ class Experiment:
             until, wake_on = min(until, self._director.next_at), None
         self._stage.sleep_until(until, wake_on)
 
-    def _over(self, end: End) -> Outcome:
+    def _over(self, end: EndRun) -> RunOutcome:
         if self._orchestrator.aborted:
-            return Outcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were injected, "
-                                      f"and those that were on were undone")
+            return RunOutcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were "
+                                         f"injected, and those that were on were undone")
         if end.outcome == "deadline":
             self._stage.dump_stacks()
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
             what = "what nodes said is" if self.plan.trainer.programs() else (
                 "every node's stacks are")
-            return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; {what} in "
+            return RunOutcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; {what} in "
                                        f"{self._stage.run / 'logs'}")
         self._see_them_end()
-        return Outcome("finished")
+        return RunOutcome("finished")
 
     def _see_them_end(self) -> None:
         """Leave those who must end by themselves the time for it."""
@@ -248,7 +248,7 @@ class Experiment:
         self._record(events.Raised(fault=planned.id if planned else None, error=f"{type(error).__name__}: {error}",
                                    traceback=traceback.format_exception(error)))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: RunOutcome) -> None:
         """Undo what is active, look for what is left, end the processes."""
         self._undo()
         self._cluster.stop()

@@ -103,13 +103,13 @@ class Abort:
 
 
 @dataclass(frozen=True)
-class End:
+class EndRun:
     """The run is over."""
 
     outcome: Literal["finished", "deadline", "aborted"]
 
 
-Action = Inject | Heal | Abort | End
+Action = Inject | Heal | Abort | EndRun
 
 
 class Training:
@@ -216,7 +216,7 @@ class Orchestrator:
             self.zero = event.t
         if isinstance(event, Finished) and event.node == self.plan.trainer.recorder and not self.ended:
             self.ended = True
-            return [End("finished")]
+            return [EndRun("finished")]
         if self.zero is None or event.t < self.zero or self.ended:
             return []
         self._seen[event.node, event.event] += 1
@@ -231,10 +231,10 @@ class Orchestrator:
             return []
         if now >= self._deadline:
             self.ended = True
-            return [End("deadline")]
+            return [EndRun("deadline")]
         if now >= self._give_up_at:
             self.ended = True
-            return [End("aborted")]
+            return [EndRun("aborted")]
         actions: list[Action] = []
         for planned, until in list(self._active.values()):
             if now >= until:

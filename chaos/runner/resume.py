@@ -14,7 +14,7 @@ from diloco_chaos.chaos.runner import own_commands
 from diloco_chaos.chaos.runner.backends import Backend
 from diloco_chaos.chaos.runner.cleanup import clean, settled
 from diloco_chaos.chaos.runner.experiment import Experiment
-from diloco_chaos.chaos.runner.resume_point import Lost, Origin, checkpoints_of
+from diloco_chaos.chaos.runner.resume_point import LostSince, ResumePoint, checkpoints_of
 from diloco_chaos.chaos.runner.run import Audience, Result, concluded, repeating
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.model import COORDINATOR
@@ -29,7 +29,7 @@ from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 from diloco_chaos.harness.trainers.storage import global_checkpoint
 
 
-def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]]:
+def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[ResumePoint, list[str]]:
     """Return what a run can go on from, and why not from something newer. `checkpoint` is the number of a global
     checkpoint; 0 means the newest that is whole.
 
@@ -57,7 +57,7 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
                           f"--from-checkpoint it goes on from the newest that is whole")
     refused: list[str] = []
     for number in [checkpoint] if checkpoint else known:
-        origin = Origin(plan, recorded, folder.path.name, number)
+        origin = ResumePoint(plan, recorded, folder.path.name, number)
         try:
             for name, _ in origin.parts:
                 if global_checkpoint.part_of(folder.path, number, name) is None:
@@ -69,7 +69,7 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
         f"{folder.path}: there is no global checkpoint to resume from; begin again: {folder.repeat}", *refused]))
 
 
-def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, backend: Backend) -> Result:
+def resume(folder: RunFolder, origin: ResumePoint, runs: Path, audience: Audience, backend: Backend) -> Result:
     """Go on, to the end, and judge the whole run: what lay before the checkpoint, and what comes after it.
 
     Args:
@@ -96,7 +96,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
         return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
 
 
-def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> None:
+def _as_it_began(folder: RunFolder, origin: ResumePoint, settings: NodeSettings) -> None:
     """Refuse what would go on with another training than the one that the folder's plan and manifest name."""
     manifest = folder.manifest()
     corpus = manifest.get("corpus")
@@ -112,7 +112,7 @@ def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> N
                               f"again: {folder.repeat}")
 
 
-def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> RunFolder:
+def _copied(folder: RunFolder, origin: ResumePoint, runs: Path, backend: Backend) -> RunFolder:
     """Return a new folder with all that the run had left by the checkpoint."""
     new = RunFolder.create(runs, origin.plan.scenario)
     writing.write(origin.begun, new.path / "tape")
@@ -138,14 +138,14 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> 
     return new
 
 
-def _void(lost: Lost) -> dict[str, object]:
+def _void(lost: LostSince) -> dict[str, object]:
     """What lay after the checkpoint, for programs."""
     return {"tokens": lost.tokens, "faults": list(lost.faults),
             "steps": {f"{name}.{number}": span for (name, number), span in lost.steps.items()},
             "versions": {str(fragment): span for fragment, span in lost.versions.items()}}
 
 
-def resume_summary(origin: Origin) -> list[str]:
+def resume_summary(origin: ResumePoint) -> list[str]:
     """Say from where the run goes on, and what lay after that: steps and versions that are void, faults that come
     again."""
     lost = origin.lost
@@ -161,7 +161,7 @@ def resume_summary(origin: Origin) -> list[str]:
             *(f"after it, or on at it, and to come again: {words}" for words in lost.faults)]
 
 
-def _versions(lost: Lost) -> str:
+def _versions(lost: LostSince) -> str:
     return ", ".join(f"{_span('version', begin, end)} of fragment {fragment}"
                      for fragment, (begin, end) in sorted(lost.versions.items()))
 

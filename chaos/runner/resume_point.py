@@ -30,7 +30,7 @@ HARNESS = "harness"
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostSince:
     """What lay after a global checkpoint, and is done again or not at all."""
 
     steps: Mapping[Node, tuple[int, int]]
@@ -43,7 +43,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ResumePoint:
     """One global checkpoint of one run."""
 
     plan: Plan
@@ -101,7 +101,7 @@ class Origin:
             Continued(run=self.run, checkpoint=self.checkpoint), *crashed))]
 
     @cached_property
-    def lost(self) -> Lost:
+    def lost(self) -> LostSince:
         """What lay after it."""
         after = self._cut[1]
         steps: dict[Node, tuple[int, int]] = {}
@@ -112,10 +112,11 @@ class Origin:
                 steps[node] = (steps.get(node, (event.step, 0))[0], event.step)
             elif isinstance(event, Merge):
                 versions[event.fragment] = (versions.get(event.fragment, (event.version, 0))[0],
-                                               event.version)
-        return Lost(steps, sum(event.tokens for event in after if isinstance(event, Step)), versions,
-                    [planned.fault.describe() for planned in self.plan.faults if planned.id not in self.over and any(
-                        event.fault == planned.id for event in self.tape.of(Injecting, node=HARNESS))])
+                                            event.version)
+        begun = {event.fault for event in self.tape.of(Injecting, node=HARNESS)}
+        return LostSince(steps, sum(event.tokens for event in after if isinstance(event, Step)), versions,
+                         [planned.fault.describe() for planned in self.plan.faults
+                          if planned.id not in self.over and planned.id in begun])
 
     @cached_property
     def time(self) -> float:

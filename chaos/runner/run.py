@@ -14,7 +14,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.checks import Judgement, judge
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
 from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
@@ -30,7 +30,7 @@ from diloco_chaos.chaos.runner.baselines import (
 )
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.chaos.runner.director import Director
-from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
+from diloco_chaos.chaos.runner.experiment import Experiment, Observer, RunOutcome
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
@@ -71,7 +71,7 @@ class Result:
     folder: RunFolder
     history: History
     judgement: Judgement
-    outcome: Outcome
+    outcome: RunOutcome
 
     @cached_property
     def traffic(self) -> Crossed:
@@ -181,7 +181,7 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
         except NoReferenceError as error:
             audience.say(str(error))
         except KeyboardInterrupt:
-            outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
+            outcome = RunOutcome("interrupted", "stopped by Ctrl-C while the loss was measured")
     if outcome.kind == "finished":
         shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)  # no run goes on from one that is over
     result = judged(folder, outcome)
@@ -215,14 +215,14 @@ def recorded(folder: RunFolder) -> History:
         references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
                       if (stored := folder.document(f"references/{kind}.json"))}
         curve = reported_curve(plan, tape) if plan.trainer.tells_losses else tuple(
-            Point.model_validate(point) for point in folder.document("curve.json").get("curve", []))
+            LossPoint.model_validate(point) for point in folder.document("curve.json").get("curve", []))
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
     kept = folder.document(SETTINGS).get("evidence", "off") != "off"
     return History(plan, tape, curve, references, InFolder(folder.path / WORKINGS) if kept else None)
 
 
-def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
+def judged(folder: RunFolder, outcome: RunOutcome | None = None) -> Result:
     """Judge a run's folder; the same folder always gives the same verdicts. `outcome`: how it ended, where that is
     known.
 
@@ -234,8 +234,8 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         judgement = judge(history)
     if outcome is None:
         ends = history.tape.of(End, node="harness")
-        outcome = (Outcome(ends[-1].outcome, ends[-1].message) if ends
-                   else Outcome("broken", "the harness died before the run was over"))
+        outcome = (RunOutcome(ends[-1].outcome, ends[-1].message) if ends
+                   else RunOutcome("broken", "the harness died before the run was over"))
     return Result(folder, history, judgement, outcome)
 
 

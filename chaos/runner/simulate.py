@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from diloco_chaos.chaos.checks import Judgement, judge
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.run_folder import cache_folder
 from diloco_chaos.chaos.runner.baselines import needed, synchronous
-from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
-from diloco_chaos.chaos.runner.resume_point import Origin
+from diloco_chaos.chaos.runner.experiment import Experiment, Observer, RunOutcome
+from diloco_chaos.chaos.runner.resume_point import ResumePoint
 from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
@@ -37,13 +37,13 @@ _DATA: dict[tuple[str, ...], Path | None] = {}
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedRun:
     """A simulated run, and what it proves."""
 
     plan: Plan
     history: History
     judgement: Judgement
-    outcome: Outcome
+    outcome: RunOutcome
 
     @property
     def failed(self) -> list[str]:
@@ -61,7 +61,7 @@ class NullObserver(Observer):
         """Nothing."""
 
 
-def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
+def simulate(plan: Plan, parameters: Parameters = USUAL) -> SimulatedRun:
     """Perform a plan and judge it. The same plan and parameters give the same events in any process.
 
     Raises:
@@ -72,10 +72,10 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
     workings = InMemory() if plan.trainer.needs_workings() else None
     done = performed(plan, parameters, workings=workings)
     history = History(plan, done.stage.tape(), done.curve(), references, workings)
-    return Simulated(plan, history, judge(history), done.outcome)
+    return SimulatedRun(plan, history, judge(history), done.outcome)
 
 
-def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, Outcome]:
+def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, RunOutcome]:
     """Perform a plan, and judge nothing.
 
     Raises:
@@ -90,24 +90,24 @@ class Performed:
     """What a run leaves in memory."""
 
     stage: VirtualStage
-    outcome: Outcome
+    outcome: RunOutcome
     snapshots: list[tuple[Tensors, dict[str, Any]]]
     workload: Workload
 
-    def curve(self) -> list[Point]:
+    def curve(self) -> list[LossPoint]:
         """Held-out loss of every snapshot."""
         if not self.snapshots:
             return []
         loss = self.workload.evaluator()
-        return [Point(**point(loss, *snapshot)) for snapshot in self.snapshots]
+        return [LossPoint(**point(loss, *snapshot)) for snapshot in self.snapshots]
 
-    def final(self) -> Point:
+    def final(self) -> LossPoint:
         """The curve's last point, and nothing else evaluated for it."""
-        return Point(**point(self.workload.evaluator(), *self.snapshots[-1]))
+        return LossPoint(**point(self.workload.evaluator(), *self.snapshots[-1]))
 
 
 def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
-              origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
+              origin: ResumePoint | None = None, parts: Mapping[str, Content] | None = None,
               workings: InMemory | None = None) -> Performed:
     """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts;
     `workings` records what nodes compute with.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
-from diloco_chaos.chaos.runner.resume_point import HARNESS, Origin
+from diloco_chaos.chaos.runner.resume_point import HARNESS, ResumePoint
 from diloco_chaos.chaos.runner.runtime import Prober
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.faults import Fault, FaultContext, Impersonation, Observation
@@ -45,7 +45,7 @@ class VirtualStage:
 
     def __init__(self, plan: Plan, parameters: Parameters, workload: Workload,
                  snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
-                 origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
+                 origin: ResumePoint | None = None, parts: Mapping[str, Content] | None = None,
                  keep: KeepWorking | None = None) -> None:
         """`snapshot(tensors, meta)` gets each. `origin`: where the run goes on; `parts`: of its checkpoint;
         `keep`: what keeps what nodes compute with."""

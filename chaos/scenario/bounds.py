@@ -44,7 +44,7 @@ class Within(_Bound):
     within: Seconds = 10.0
 
 
-class Lost(_Bound):
+class LostRounds(_Bound):
     """rounds_never_go_back."""
 
     rounds: int = Field(0, ge=0)
@@ -125,7 +125,7 @@ class Bounds(_Bound):
     blast_radius: AtLeast = AtLeast(at_least=0.9)
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
-    rounds_never_go_back: Lost = Lost()
+    rounds_never_go_back: LostRounds = LostRounds()
     round_quorum: RoundQuorum | None = None
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than

@@ -11,7 +11,7 @@ from diloco_chaos.chaos.scenario.document import annotated, plain, settled, text
 from diloco_chaos.chaos.scenario.messages import mistakes, placed, problems_of
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.problems import Numbers, Problem, ScenarioError, fault_names, place
-from diloco_chaos.chaos.scenario.salvage import Known, Rest, salvaged
+from diloco_chaos.chaos.scenario.salvage import KnownCluster, Rest, salvaged
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.places.base import ABILITIES
@@ -43,7 +43,7 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
     """The scenario, and the document that it was made from; `above` are the files that extend it."""
     raw = annotated(text, file)
     document, problems = _extended(raw, file, abilities, above)
-    known = Known.NOTHING if problems else Known.ALL
+    known = KnownCluster.NOTHING if problems else KnownCluster.ALL
     scenario, cleared, details = mistakes(document)
     problems += problems_of(raw, document, details)
     rest = (salvaged(cleared, [detail["loc"] for detail in details], known) if scenario is None else

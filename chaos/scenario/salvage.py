@@ -27,7 +27,7 @@ _ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
 _TRIGGERS = ("at", "when", "after")
 
 
-class Known(IntEnum):
+class KnownCluster(IntEnum):
     """How much of a cluster is certain."""
 
     NOTHING = 0
@@ -43,13 +43,14 @@ class Rest(NamedTuple):
     scenario: Scenario
     numbers: Numbers
     """Where its faults stand in the file."""
-    known: Known = Known.ALL
+    known: KnownCluster = KnownCluster.ALL
     """Of its cluster."""
     outlines: Sequence[tuple[int, Fault]] = ()
     """The faults that are wrong: index in the file, and a fault of the same kind on the same targets."""
 
 
-def salvaged(document: Mapping[str, Any], wrong: Sequence[Location], known: Known = Known.ALL) -> Rest | None:
+def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
+             known: KnownCluster = KnownCluster.ALL) -> Rest | None:
     """What is left of a document, of which these parts are wrong; None where that is nothing. `known`: of its cluster,
     at most."""
     trainer, cluster, known = _cluster(document, wrong, known)
@@ -77,11 +78,12 @@ def _tops(wrong: Sequence[Location]) -> set[Location]:
 
 
 def _cluster(document: Mapping[str, Any], wrong: Sequence[Location],
-             known: Known) -> tuple[str, dict[str, Any], Known]:
+             known: KnownCluster) -> tuple[str, dict[str, Any], KnownCluster]:
     """Trainer and cluster that are valid, and how much of the file's cluster they are."""
     trainer, cluster = document.get("trainer", BUILT_IN), document.get("cluster", {})
-    nothing: tuple[str, dict[str, Any], Known] = BUILT_IN, {}, Known.NOTHING
-    if known is Known.NOTHING or ("trainer",) in wrong or trainer not in TRAINERS or not isinstance(cluster, dict):
+    nothing: tuple[str, dict[str, Any], KnownCluster] = BUILT_IN, {}, KnownCluster.NOTHING
+    if (known is KnownCluster.NOTHING or ("trainer",) in wrong or trainer not in TRAINERS
+            or not isinstance(cluster, dict)):
         return nothing
     settings: type[TrainerSettings] = TRAINERS[trainer].settings_type
     mistakes = [where[1:] for where in wrong if where[:1] == ("cluster",)]
@@ -92,7 +94,7 @@ def _cluster(document: Mapping[str, Any], wrong: Sequence[Location],
     outline = settings.outline(cluster, [*mistakes, *meant])
     if outline is None or not _valid(settings, outline):
         return nothing
-    return trainer, outline, Known.NODES
+    return trainer, outline, KnownCluster.NODES
 
 
 def _valid(settings: type[TrainerSettings], cluster: Mapping[str, Any]) -> bool:

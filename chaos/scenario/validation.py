@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import Scenario, joiners
-from diloco_chaos.chaos.scenario.salvage import Known, Rest
+from diloco_chaos.chaos.scenario.salvage import KnownCluster, Rest
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
@@ -42,7 +42,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
     """Return an objection to everything that can't work, as far as the scenario is known."""
     scenario, (places, names) = rest.scenario, rest.numbers
     objections = [*_of_names(scenario)] if rest.known else []
-    objections += _of_cluster(scenario) if rest.known is Known.ALL else _of_texts(scenario) if rest.known else []
+    objections += _of_cluster(scenario) if rest.known is KnownCluster.ALL else _of_texts(scenario) if rest.known else []
     objections += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
                    if name in names[:index]]
     objections += [(["faults", index], message) for index, fault in rest.outlines
@@ -56,7 +56,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
     if rest.known and not circular:
         stretches = _stretches(scenario, ids)
         wrong += [(stretch.number, message) for stretch in stretches
-                  for message in (*(_too_late(scenario, stretch) if rest.known is Known.ALL else ()),
+                  for message in (*(_too_late(scenario, stretch) if rest.known is KnownCluster.ALL else ()),
                                   *_in_the_way(stretch, stretches, scenario))]
     return objections + [(["faults", places[index]], message) for index, message in wrong]
 
@@ -64,7 +64,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
 def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
     """What is wrong with a fault, whatever other faults do."""
     scenario, names = rest.scenario, rest.numbers.names
-    if rest.known is Known.ALL:
+    if rest.known is KnownCluster.ALL:
         counted = len(rest.numbers.places) == len(names)  # else one that is left out may have joined, too
         yield from (*_targets(scenario, fault), *(_joiners(scenario, fault) if counted else ()),
                     *_after(fault, names), *_when(scenario, fault), *_of_mode(scenario, fault))

@@ -24,7 +24,7 @@ _CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """A whole request."""
 
     method: str
@@ -57,7 +57,7 @@ def refusal(status: int, reason: str, **headers: str) -> Reply:
     return json_reply(status, {"error": reason, "status": status}, Connection="close", **headers)
 
 
-async def serve(host: str, port: int, answer: Callable[[Request], Reply], idle_s: float,
+async def serve(host: str, port: int, answer: Callable[[HttpRequest], Reply], idle_s: float,
                 most_open: int = 64) -> asyncio.Server:
     """Answer requests until the server is closed. A client has `idle_s` to send something, or to read its answer.
 
@@ -86,7 +86,7 @@ class _Connection:
     """One client's requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                 answer: Callable[[Request], Reply], idle_s: float) -> None:
+                 answer: Callable[[HttpRequest], Reply], idle_s: float) -> None:
         self._reader, self._writer, self._answer, self._idle_s = reader, writer, answer, idle_s
         self._http = h11.Connection(h11.SERVER)
         writer.transport.set_write_buffer_limits(0)  # drain() waits until all is sent
@@ -123,7 +123,7 @@ class _Connection:
                 self._http.receive_data(await self._reader.read(_CHUNK))
         return event
 
-    async def _request(self, head: h11.Request) -> Request:
+    async def _request(self, head: h11.Request) -> HttpRequest:
         """The request that begins with this head.
 
         Raises:
@@ -142,9 +142,9 @@ class _Connection:
                 body += part.data
         if length > _MAX_BODY:
             raise h11.RemoteProtocolError(f"request body too large: at most {_MAX_BODY} bytes", 413)
-        return Request(head.method.decode(), head.target.decode(), list(head.headers), bytes(body))
+        return HttpRequest(head.method.decode(), head.target.decode(), list(head.headers), bytes(body))
 
-    def _reply(self, request: Request) -> Reply:
+    def _reply(self, request: HttpRequest) -> Reply:
         try:
             return self._answer(request)
         except Exception as error:

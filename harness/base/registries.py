@@ -66,7 +66,7 @@ class Offers(NamedTuple):
     broken: Sequence[Broken]
 
 
-class Point(NamedTuple):
+class NamedEntryPoint(NamedTuple):
     """An entry point, and the distribution that names it."""
 
     name: str
@@ -90,18 +90,18 @@ def _installed() -> Mapping[str, Sequence[EntryPoint]]:
 
 
 @lru_cache
-def points(group: str) -> Sequence[Point]:
+def points(group: str) -> Sequence[NamedEntryPoint]:
     """Return the entry points of a group, ours first, then by distribution; nothing is imported.
 
     Raises:
         ProviderError: our own package is installed from sources that did not have this group yet.
     """
     names: dict[int, str] = {}  # a distribution's name takes parsing its metadata
-    first_points: dict[tuple[str, str], Point] = {}
+    first_points: dict[tuple[str, str], NamedEntryPoint] = {}
     for entry in _installed().get(group, ()):  # the first of a name hides the others, as it is with imports
         key = id(entry.dist)
         distribution = names.get(key) or names.setdefault(key, entry.dist.name if entry.dist else "an unknown package")
-        first_points.setdefault((distribution, entry.name), Point(entry.name, entry, distribution))
+        first_points.setdefault((distribution, entry.name), NamedEntryPoint(entry.name, entry, distribution))
     if not any(distribution == OURS for distribution, _ in first_points):
         raise ProviderError(f"{OURS} is installed, but not these sources of it: nothing is registered under {group!r}; "
                             f"install it again (`make setup`, or `pip install --editable .`)")
@@ -154,14 +154,14 @@ def one_offer(group: str, what: str, name: str) -> Provided:
 def clashes(group: str, what: str) -> list[str]:
     """A sentence for each name that two packages have, in a group of entry points whose names are those of the things
     themselves; `what`: one thing of it. Nothing is imported."""
-    named: dict[str, list[Point]] = {}
+    named: dict[str, list[NamedEntryPoint]] = {}
     for point in points(group):
         named.setdefault(point.name, []).append(point)
     return [str(_twice(what, name, *(point.provider for point in two[:2]))) for name, two in named.items()
             if len(two) > 1]
 
 
-def _load(point: Point) -> Provided | Broken:
+def _load(point: NamedEntryPoint) -> Provided | Broken:
     try:
         return Provided(point.name, point.entry.load(), point.provider)
     except Exception as error:  # another package's code, which may raise anything
@@ -183,7 +183,7 @@ class Registry(Mapping[str, T]):
         self._group, self._what, self._contents, self._one_each = group, what, contents, one_each
         self._of: Offers | None = None
         self._known: dict[str, tuple[T, Provider]] = {}
-        self._listed: Sequence[Point] = ()
+        self._listed: Sequence[NamedEntryPoint] = ()
         self._alone: dict[str, tuple[T, Provider]] = {}
 
     def __getitem__(self, name: str) -> T:

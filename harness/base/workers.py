@@ -75,7 +75,7 @@ class InProcess(Generic[Job, Result]):
         """There is nothing to end."""
 
 
-class Processes(Generic[Job, Result]):
+class WorkerProcesses(Generic[Job, Result]):
     """So many processes of this machine. One that is killed loses nothing: what it had not given is done again."""
 
     def __init__(self, task: Task[Job, Result], count: int) -> None:
@@ -160,7 +160,7 @@ def workers_for(task: Task[Job, Result], jobs: int, where: str = "local", addres
     """
     if where == "ray":
         return Ray(task, address, jobs)
-    return Processes(task, jobs) if jobs > 1 else InProcess(task)
+    return WorkerProcesses(task, jobs) if jobs > 1 else InProcess(task)
 
 
 def _done(task: Task[Any, Any], texts: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
 
 
-class Rules(NamedTuple):
+class GroupRules(NamedTuple):
     """How a group goes on."""
 
     needed: int
@@ -42,14 +42,14 @@ class Rules(NamedTuple):
     """By what that is multiplied while one of its chips is a straggler."""
 
 
-def rules_of(fleet: Fleet, slices: int, pace: float) -> Rules:
+def rules_of(fleet: Fleet, slices: int, pace: float) -> GroupRules:
     """`slices`: of this group."""
     if fleet.mode == "data_parallel":
         needed = 0 if fleet.spares is None else slices
-        return Rules(needed, slices, fleet.detection + fleet.restart, 0.0, fleet.restart, fleet.checkpoint_every,
-                     fleet.checkpoint_cost, pace, fleet.straggler_speed)
-    return Rules(1, None, fleet.detection + fleet.shrink, fleet.grow, fleet.recovery, 0.0, 0.0, pace,
-                 fleet.straggler_speed)
+        return GroupRules(needed, slices, fleet.detection + fleet.restart, 0.0, fleet.restart, fleet.checkpoint_every,
+                          fleet.checkpoint_cost, pace, fleet.straggler_speed)
+    return GroupRules(1, None, fleet.detection + fleet.shrink, fleet.grow, fleet.recovery, 0.0, 0.0, pace,
+                      fleet.straggler_speed)
 
 
 class Events(NamedTuple):
@@ -84,7 +84,7 @@ class Accounts:
     """When it stood: beginnings and ends, seconds, ascending."""
 
 
-def trained(rules: Rules, slices: int, at_first: int, events: Events, horizon: float) -> Accounts:
+def trained(rules: GroupRules, slices: int, at_first: int, events: Events, horizon: float) -> Accounts:
     """Return the accounts of a group of `slices`, of which `at_first` are present at the start; `horizon`: seconds."""
     times = np.concatenate([[0.0], events.times, [horizon]])  # at the beginning it may have too few to train
     steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
@@ -145,7 +145,7 @@ class _Integral:
         return sums
 
 
-def _pauses(rules: Rules, times: Floats, steps: Signs, counts: Floats) -> _Pauses:
+def _pauses(rules: GroupRules, times: Floats, steps: Signs, counts: Floats) -> _Pauses:
     stopping = steps != 0 if rules.after_return else steps < 0
     stopping[0] = bool(rules.needed)  # at the beginning there may be too few
     stops = np.flatnonzero(stopping)
@@ -161,7 +161,7 @@ def _pauses(rules: Rules, times: Floats, steps: Signs, counts: Floats) -> _Pause
     return _Pauses(stops[chosen], ends[chosen], later[chosen] - 1)
 
 
-def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
+def _with_enough(rules: GroupRules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
     """Return the pauses' ends, put off until enough slices are present and the group has begun again."""
     horizon = times[-1]
     comes = np.flatnonzero(few[:-1] & ~few[1:]) + 1  # with these events there are enough again
@@ -181,7 +181,7 @@ def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floa
     return np.where(waits_for < 0, ends, trains[resolved[waits_for]])
 
 
-def _take_void(accounts: Accounts, rules: Rules, nominal: _Integral, begins: Floats, ends: Floats,
+def _take_void(accounts: Accounts, rules: GroupRules, nominal: _Integral, begins: Floats, ends: Floats,
                horizon: float) -> None:
     """Move from `useful` to `lost` what was made since the last checkpoint, and to `checkpointing` what checkpoints
     cost. What the last stretch has made is not lost: nothing ended it."""

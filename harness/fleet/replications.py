@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
 from diloco_chaos.harness.fleet.fleet import Fleet
-from diloco_chaos.harness.fleet.simulation import Outcome, simulate
+from diloco_chaos.harness.fleet.simulation import ReplicationOutcome, simulate
 
 _CONFIDENCE = 0.95
 MOST_EVENTS = 20_000_000
@@ -33,10 +33,10 @@ class Trial(Numbered):
     seed: int
 
 
-class Tried(Numbered):
+class TriedReplications(Numbered):
     """What became of each of them."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ReplicationOutcome, ...]
 
 
 class Estimate(BaseModel):
@@ -64,17 +64,17 @@ class Summary(BaseModel):
     """In a replication, on average."""
 
 
-def try_all(trial: Trial) -> Tried:
+def try_all(trial: Trial) -> TriedReplications:
     """What a worker does."""
     outcomes = tuple(simulate(fleet, trial.horizon, trial.seed) for fleet in trial.fleets)
-    return Tried(number=trial.number, outcomes=outcomes)
+    return TriedReplications(number=trial.number, outcomes=outcomes)
 
 
-TRIALS = Task(try_all, Trial, Tried)
+TRIALS = Task(try_all, Trial, TriedReplications)
 
 
-def replicated(fleets: Sequence[Fleet], horizon: float, count: int, seed: int, workers: Workers[Trial, Tried]
-               ) -> list[Summary]:
+def replicated(fleets: Sequence[Fleet], horizon: float, count: int, seed: int,
+               workers: Workers[Trial, TriedReplications]) -> list[Summary]:
     """Return a summary of `count` replications of each fleet; the results depend on the seed alone.
 
     Raises:
@@ -95,7 +95,7 @@ def _affordable(fleet: Fleet, horizon: float) -> None:
                          f"the {MOST_EVENTS:.0e} that are simulated: take fewer days, or a longer time between them")
 
 
-def _summed_up(fleet: Fleet, outcomes: Sequence[Outcome]) -> Summary:
+def _summed_up(fleet: Fleet, outcomes: Sequence[ReplicationOutcome]) -> Summary:
     states = {name: mean(outcome.states[name] for outcome in outcomes) for name in outcomes[0].states}
     return Summary(
         fleet=fleet, goodput=estimate([outcome.goodput for outcome in outcomes]),

@@ -22,7 +22,7 @@ STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "aw
 _course = lru_cache(maxsize=2)(drawn_course)  # for fleets that have the same interruptions
 
 
-class Outcome(BaseModel):
+class ReplicationOutcome(BaseModel):
     """One replication, in shares of the fleet's time."""
 
     model_config = ConfigDict(frozen=True)
@@ -38,7 +38,7 @@ class Outcome(BaseModel):
     interruptions: int
 
 
-def simulate(fleet: Fleet, horizon: float, seed: int) -> Outcome:
+def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
     """Simulate one replication of `horizon` seconds. What it costs grows with the number of interruptions. Fleets that
     differ only in how they handle an interruption have the same interruptions at the same seed."""
     slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
@@ -56,8 +56,8 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> Outcome:
         total = {name: before + getattr(done, name) for name, before in total.items()}
         stood.append(done.stood)
     states = {name: seconds / (fleet.slices * horizon) for name, seconds in total.items()}
-    return Outcome(goodput=states["useful"], uptime=_uptime(stood, fleet.groups, fleet.quorum, horizon),
-                   capacity=1 - states["away"], states=states, interruptions=int((course.steps < 0).sum()))
+    return ReplicationOutcome(goodput=states["useful"], uptime=_uptime(stood, fleet.groups, fleet.quorum, horizon),
+                              capacity=1 - states["away"], states=states, interruptions=int((course.steps < 0).sum()))
 
 
 def _by_group(course: Course, group_of: NDArray[np.intp], groups: int

@@ -61,7 +61,7 @@ class _Wanted:
     enabled: bool
 
 
-class Api:
+class LinksApi:
     """The proxies of one server, and what a request does to them."""
 
     def __init__(self, rng: random.Random, also: str = "") -> None:
@@ -212,24 +212,24 @@ _Route = Callable[..., Answer]
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
-    (r"/version", {"GET": Api._version}),
-    (r"/metrics", dict.fromkeys(_METHODS, Api._show_metrics)),
-    (r"/reset", {"POST": Api._reset}),
-    (r"/populate", {"POST": Api._populate}),
-    (r"/proxies", {"GET": Api._list_proxies, "POST": Api._create_proxy}),
-    (r"/proxies/([^/]+)", {"GET": Api._show_proxy, "POST": Api._update_proxy, "PATCH": Api._update_proxy,
-                           "DELETE": Api._delete_proxy}),
-    (r"/proxies/([^/]+)/toxics", {"GET": Api._list_toxics, "POST": Api._add_toxic}),
-    (r"/proxies/([^/]+)/toxics/([^/]+)", {"GET": Api._show_toxic, "POST": Api._update_toxic,
-                                          "PATCH": Api._update_toxic, "DELETE": Api._remove_toxic}),
+    (r"/version", {"GET": LinksApi._version}),
+    (r"/metrics", dict.fromkeys(_METHODS, LinksApi._show_metrics)),
+    (r"/reset", {"POST": LinksApi._reset}),
+    (r"/populate", {"POST": LinksApi._populate}),
+    (r"/proxies", {"GET": LinksApi._list_proxies, "POST": LinksApi._create_proxy}),
+    (r"/proxies/([^/]+)", {"GET": LinksApi._show_proxy, "POST": LinksApi._update_proxy, "PATCH": LinksApi._update_proxy,
+                           "DELETE": LinksApi._delete_proxy}),
+    (r"/proxies/([^/]+)/toxics", {"GET": LinksApi._list_toxics, "POST": LinksApi._add_toxic}),
+    (r"/proxies/([^/]+)/toxics/([^/]+)", {"GET": LinksApi._show_toxic, "POST": LinksApi._update_toxic,
+                                          "PATCH": LinksApi._update_toxic, "DELETE": LinksApi._remove_toxic}),
 )
 
 
 def _route(method: str, path: str) -> tuple[_Route, list[str]]:
     for pattern, methods in _ROUTES:
         if match := re.fullmatch(pattern, path.partition("?")[0]):
-            return methods.get(method, Api._wrong_method), [unquote(name) for name in match.groups()]
-    return Api._no_page, []
+            return methods.get(method, LinksApi._wrong_method), [unquote(name) for name in match.groups()]
+    return LinksApi._no_page, []
 
 
 def _wanted(fields: Mapping[str, Any], where: str = "") -> _Wanted:

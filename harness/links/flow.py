@@ -13,7 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from diloco_chaos.harness.links.metrics import Traffic
+from diloco_chaos.harness.links.metrics import LinkTraffic
 from diloco_chaos.harness.links.pace import Pace
 from diloco_chaos.harness.links.toxics import Attributes
 
@@ -23,7 +23,7 @@ _SMALL_CHUNK = 16 * 1024
 _BURST = 64  # pieces handed over before other links have their turn: a chunk can be cut very small
 
 
-class Flow:
+class LinkFlow:
     """Carries bytes from `source` to `sink` at the pace that the toxics allow, in order.
 
     What goes by is counted in `traffic`. `on_end` is called once, when the source has ended and all its data
@@ -32,7 +32,7 @@ class Flow:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: asyncio.Transport, sink: asyncio.Transport,
-                 rng: random.Random, traffic: Traffic, *, on_end: Callable[[], None],
+                 rng: random.Random, traffic: LinkTraffic, *, on_end: Callable[[], None],
                  on_silence: Callable[[], None], on_reset: Callable[[], None],
                  on_limit: Callable[[], None]) -> None:
         self._loop = loop

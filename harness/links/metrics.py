@@ -13,7 +13,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass
-class Traffic:
+class LinkTraffic:
     """The bytes of one direction: `received` from its source, `sent` to its sink."""
 
     received: int = 0
@@ -24,11 +24,11 @@ class Metrics:
     """The traffic of all proxies of one server, deleted ones included: counters only ever grow."""
 
     def __init__(self) -> None:
-        self._traffic: dict[tuple[str, str, str, str], Traffic] = {}
+        self._traffic: dict[tuple[str, str, str, str], LinkTraffic] = {}
 
-    def traffic(self, *, direction: str, listener: str, proxy: str, upstream: str) -> Traffic:
+    def traffic(self, *, direction: str, listener: str, proxy: str, upstream: str) -> LinkTraffic:
         """The counters for these labels, to be added to."""
-        return self._traffic.setdefault((direction, listener, proxy, upstream), Traffic())
+        return self._traffic.setdefault((direction, listener, proxy, upstream), LinkTraffic())
 
     def as_text(self) -> str:
         """All counters in Prometheus' text format."""

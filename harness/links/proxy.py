@@ -15,8 +15,8 @@ import struct
 from typing import Any, cast
 
 from diloco_chaos.harness.links.addresses import bound_socket, join_address, listen_address, split_address
-from diloco_chaos.harness.links.flow import Flow
-from diloco_chaos.harness.links.metrics import Metrics, Traffic
+from diloco_chaos.harness.links.flow import LinkFlow
+from diloco_chaos.harness.links.metrics import LinkTraffic, Metrics
 from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings
 
 _BACKLOG = 512
@@ -27,11 +27,11 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # struct linger: discard what is unse
 class _Side(asyncio.Protocol):
     """One socket of a connection: passes the transport's events on to the flows out of it and into it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ProxiedConnection) -> None:
         self._connection = connection
         self.transport: asyncio.Transport | None = None
-        self.outgoing: Flow | None = None
-        self.incoming: Flow | None = None
+        self.outgoing: LinkFlow | None = None
+        self.incoming: LinkFlow | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -59,7 +59,7 @@ class _Side(asyncio.Protocol):
         self._connection.side_lost(self)
 
 
-class Connection:
+class ProxiedConnection:
     """An accepted client, its upstream, and the flows between them."""
 
     def __init__(self, proxy: Proxy, accepted: socket.socket, rng: random.Random) -> None:
@@ -67,7 +67,7 @@ class Connection:
         self._rng = rng
         self._client = _Side(self)
         self._upstream = _Side(self)
-        self._flows: dict[str, Flow] = {}  # by stream; empty until the upstream answered
+        self._flows: dict[str, LinkFlow] = {}  # by stream; empty until the upstream answered
         self._hit: set[str] = set()  # names of the toxics that toxicity let hit this connection
         self._opening = asyncio.get_running_loop().create_task(self._open(accepted))
         self._opening.add_done_callback(lambda _: self._opened(accepted))
@@ -152,10 +152,10 @@ class Connection:
             self._apply(stream)
         client.resume_reading()
 
-    def _flow(self, stream: str, source: asyncio.Transport, sink: asyncio.Transport) -> Flow:
-        return Flow(asyncio.get_running_loop(), source, sink, self._rng, self._proxy.traffic(stream),
-                    on_end=lambda: self._flow_ended(stream), on_silence=self.abort, on_reset=self.reset,
-                    on_limit=sink.close)
+    def _flow(self, stream: str, source: asyncio.Transport, sink: asyncio.Transport) -> LinkFlow:
+        return LinkFlow(asyncio.get_running_loop(), source, sink, self._rng, self._proxy.traffic(stream),
+                        on_end=lambda: self._flow_ended(stream), on_silence=self.abort, on_reset=self.reset,
+                        on_limit=sink.close)
 
     def _apply(self, stream: str) -> None:
         if stream in self._flows:
@@ -190,7 +190,7 @@ class Proxy:
         self._metrics = metrics
         self._reserved: socket.socket | None = None
         self._listening: socket.socket | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[ProxiedConnection] = set()
 
     @property
     def enabled(self) -> bool:
@@ -238,7 +238,7 @@ class Proxy:
             self._reserved.close()
             self._reserved = None
 
-    def dismiss(self, connection: Connection) -> None:
+    def dismiss(self, connection: ProxiedConnection) -> None:
         """Called by a connection whose sockets are both closed."""
         self._connections.discard(connection)
 
@@ -258,7 +258,7 @@ class Proxy:
         for connection in list(self._connections):
             connection.forget(toxic)
 
-    def traffic(self, stream: str) -> Traffic:
+    def traffic(self, stream: str) -> LinkTraffic:
         """The counters of one direction, as long as neither address changes."""
         return self._metrics.traffic(direction=stream, listener=self.listen, proxy=self.name,
                                      upstream=self.upstream)
@@ -288,7 +288,7 @@ class Proxy:
             loop.call_later(_BREATHER_S, self._watch, listening)
             return
         accepted.setblocking(False)
-        connection = Connection(self, accepted, self._rng)
+        connection = ProxiedConnection(self, accepted, self._rng)
         self._connections.add(connection)
         for toxic in self.toxics.values():
             connection.roll(toxic)

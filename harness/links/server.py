@@ -18,14 +18,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from diloco_chaos.harness.base.http_server import Reply, Request, json_reply, serve
-from diloco_chaos.harness.links.api import Api, ApiError, Text
+from diloco_chaos.harness.base.http_server import HttpRequest, Reply, json_reply, serve
+from diloco_chaos.harness.links.api import ApiError, LinksApi, Text
 
 _IDLE_S = 15.0
 _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
-def refused(request: Request) -> str | None:
+def refused(request: HttpRequest) -> str | None:
     """Why this request isn't let in; None where it is."""
     if any(agent.startswith("Mozilla/") for agent in request.values(b"user-agent")):
         return "User agent not allowed"
@@ -36,7 +36,7 @@ def refused(request: Request) -> str | None:
     return None
 
 
-def _reply(api: Api, request: Request) -> Reply:
+def _reply(api: LinksApi, request: HttpRequest) -> Reply:
     reason = refused(request)
     status, content = ApiError(403, reason).answer if reason else api.handle(request.method, request.path, request.body)
     known = {"X-Toxiproxy-Request-Id": secrets.token_hex(10)}
@@ -51,7 +51,7 @@ async def _serve(port: int, address_file: Path | None, rng: random.Random, also:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    api = Api(rng, also)
+    api = LinksApi(rng, also)
     try:
         server = await serve("127.0.0.1", port, partial(_reply, api), _IDLE_S)
     except OSError as error:

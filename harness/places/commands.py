@@ -42,7 +42,7 @@ class Addresses(Protocol):
         ...
 
 
-class Commands:
+class PlaceCommands:
     """Of one run."""
 
     def __init__(self, run: Path, nodes: Nodes[Any], links: RunLinks, addresses: Addresses) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import requests
 
-from diloco_chaos.harness.trainers.core.programs import Ready
+from diloco_chaos.harness.trainers.core.programs import ReadyCheck
 
 _ERRORS_FROM = 400
 
 
-def is_ready(ready: Ready, log: Path, address: tuple[str, int], url: str, patience: float) -> bool:
+def is_ready(ready: ReadyCheck, log: Path, address: tuple[str, int], url: str, patience: float) -> bool:
     """Whether everything that is waited for is there.
 
     Args:

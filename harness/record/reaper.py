@@ -24,7 +24,7 @@ _TRIES, _AGAIN_S = 20, 3.0
 
 
 @dataclass(frozen=True)
-class Healed:
+class HealedRun:
     """What became of something that a dead harness left."""
 
     words: str
@@ -34,7 +34,7 @@ class Healed:
         return self.words if self.undone else f"NOT UNDONE: {self.words}"
 
 
-def heal(path: Path) -> list[Healed]:
+def heal(path: Path) -> list[HealedRun]:
     """Undo what an undo log holds, end every process that carries its token, and remove it.
 
     Returns:
@@ -49,29 +49,29 @@ def heal(path: Path) -> list[Healed]:
         path.unlink(missing_ok=True)
         return []
     token = owed.opened.token
-    did: list[Healed] = []
+    did: list[HealedRun] = []
     _undo_all([undo for undo in owed.undos if not undo.last], token, did)
     ours = with_token(token)
     left = end_all(ours, token)
     if ours:
         pids = ", ".join(str(process.pid) for process in ours)
-        did.append(Healed(f"{len(ours) - len(left)} processes ended: {pids}"))
-    did += [Healed(f"process {process.pid} does not end", undone=False) for process in left]
+        did.append(HealedRun(f"{len(ours) - len(left)} processes ended: {pids}"))
+    did += [HealedRun(f"process {process.pid} does not end", undone=False) for process in left]
     _undo_all([undo for undo in owed.undos if undo.last], token, did)
     if all(healed.undone for healed in did):
         path.unlink(missing_ok=True)
     return did
 
 
-def _undo_all(undos: Sequence[Undo], token: str, did: list[Healed]) -> None:
+def _undo_all(undos: Sequence[Undo], token: str, did: list[HealedRun]) -> None:
     for undo in undos:
         try:
             if undo.heal(token):
-                did.append(Healed(f"{undo.cause}: {undo.describe()}" if undo.cause else undo.describe()))
+                did.append(HealedRun(f"{undo.cause}: {undo.describe()}" if undo.cause else undo.describe()))
         except OSError as error:
-            did.append(Healed(f"{undo.describe()}: {error}", undone=False))
+            did.append(HealedRun(f"{undo.describe()}: {error}", undone=False))
         except Exception as error:  # another package's code, which must keep nothing else from being undone
-            did.append(Healed(f"{undo.describe()}: {type(error).__name__}: {error}", undone=False))
+            did.append(HealedRun(f"{undo.describe()}: {type(error).__name__}: {error}", undone=False))
 
 
 def main() -> int:

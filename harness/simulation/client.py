@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.simulation.host import SimulatedHost
-from diloco_chaos.harness.simulation.network import Connection, Link
+from diloco_chaos.harness.simulation.network import Link, SimulatedConnection
 from diloco_chaos.harness.simulation.process import SimulatedProcess
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send
@@ -35,7 +35,7 @@ class SimulatedClient(SimulatedProcess):
         """`server()`: who is at the other end of the link now."""
         self._link, self._server, self._make = link, server, make_core
         self._core = None
-        self._connection: Connection | None = None
+        self._connection: SimulatedConnection | None = None
         self._greeted = False  # what was queued before it connected must not come before its hello
         self._heard: float | None = None  # when anything was last heard on the connection
         self._backoff = Backoff(around.world.chance)
@@ -91,7 +91,7 @@ class SimulatedClient(SimulatedProcess):
         self._greeted = True
         return self._core.on_connected(self.now())
 
-    def _on_silence(self, connection: Connection, since: float) -> Iterable[Effect] | None:
+    def _on_silence(self, connection: SimulatedConnection, since: float) -> Iterable[Effect] | None:
         """Nothing was heard for as long as that may last, unless something was."""
         if self._connection is not connection or not connection.client_open or self._silence is None:
             return None
@@ -101,16 +101,17 @@ class SimulatedClient(SimulatedProcess):
             return None
         return self._on_lost(connection, f"nothing heard for {self._silence:.1f} s")
 
-    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
+    def arrived(self, connection: SimulatedConnection, message: Message, tensors: Tensors) -> None:
         """A whole frame."""
         self._heard = self.world.now
         self.feed(self._on_message, connection, message, tensors)
 
-    def ended(self, connection: Connection, reason: str) -> None:
+    def ended(self, connection: SimulatedConnection, reason: str) -> None:
         """The connection ended."""
         self.feed(self._on_lost, connection, reason)
 
-    def _on_message(self, connection: Connection, message: Message, tensors: Tensors) -> Iterable[Effect] | None:
+    def _on_message(self, connection: SimulatedConnection, message: Message,
+                    tensors: Tensors) -> Iterable[Effect] | None:
         assert self._core is not None, "it is up"
         if connection is not self._connection:
             return None
@@ -122,7 +123,7 @@ class SimulatedClient(SimulatedProcess):
             return self._on_lost(connection, f"refused: {message.reason}")
         return self._core.on_message(message, tensors, self.now())
 
-    def _on_lost(self, connection: Connection, reason: str) -> Iterable[Effect] | None:
+    def _on_lost(self, connection: SimulatedConnection, reason: str) -> Iterable[Effect] | None:
         if connection is not self._connection:
             return None
         assert self._core is not None, "it is up"

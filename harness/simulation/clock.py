@@ -11,7 +11,7 @@ from diloco_chaos.harness.record.tape.events import Event, Merge
 from diloco_chaos.harness.simulation.world import World
 
 
-class Clock:
+class VirtualClock:
     """See the module."""
 
     def __init__(self, world: World) -> None:
@@ -52,7 +52,7 @@ class Clock:
 class Timers:
     """Timers by a machine's clock, one of a key; each fires a little late."""
 
-    def __init__(self, world: World, clock: Clock, late: float, fire: Callable[[str], None]) -> None:
+    def __init__(self, world: World, clock: VirtualClock, late: float, fire: Callable[[str], None]) -> None:
         """`late`: seconds at the most."""
         self._world, self._clock, self._late, self._fire = world, clock, late, fire
         self._set: dict[str, tuple[int, float]] = {}  # key -> (number, when by the clock)

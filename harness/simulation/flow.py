@@ -30,7 +30,7 @@ class Parcel:
     """Bytes that a data limit has counted already."""
 
 
-class Flow:
+class SimulatedFlow:
     """One direction of a connection. What was sent first arrives first, the end last."""
 
     def __init__(self, world: World, parameters: Parameters, broken: Callable[[str], None]) -> None:

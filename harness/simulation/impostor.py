@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.simulation.host import SimulatedHost
-from diloco_chaos.harness.simulation.network import Connection, Link
+from diloco_chaos.harness.simulation.network import Link, SimulatedConnection
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.trainers.wire.impostor import Impostor
 from diloco_chaos.harness.trainers.wire.messages import Message
@@ -20,7 +20,7 @@ class SimulatedImpostor:
         self.name = link.name
         self._around, self._link, self._server, self._rogue = around, link, server, rogue
         self._wanted, self._until, self._done = wanted, until, done
-        self._connection: Connection | None = None
+        self._connection: SimulatedConnection | None = None
         around.world.at(until, self._over)
         self._attempt()
 
@@ -36,14 +36,14 @@ class SimulatedImpostor:
         hello = self._rogue.hello()
         self._connection.to_server(self._around.sizes.of(hello, {}), hello, {})
 
-    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
+    def arrived(self, connection: SimulatedConnection, message: Message, tensors: Tensors) -> None:
         """A frame from the syncer."""
         for answer, payload in self._rogue.on_message(message, tensors):
             connection.to_server(self._around.sizes.of(answer, payload), answer, payload)
         if self._rogue.sent >= self._wanted:
             self._over()
 
-    def ended(self, connection: Connection, reason: str) -> None:
+    def ended(self, connection: SimulatedConnection, reason: str) -> None:
         """The real one is back."""
         self._connection = None
         self._around.world.after(self._rogue.pause(), self._attempt)

@@ -9,7 +9,7 @@ from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.links.pace import Pace
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings, new_toxic
-from diloco_chaos.harness.simulation.flow import Flow, Parcel
+from diloco_chaos.harness.simulation.flow import Parcel, SimulatedFlow
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.shared_link import SharedLink
 from diloco_chaos.harness.simulation.world import World
@@ -19,26 +19,26 @@ Shared = Mapping[str, SharedLink[Parcel]]
 """By direction."""
 
 
-class End(Protocol):
+class Endpoint(Protocol):
     """One who has connections."""
 
-    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
+    def arrived(self, connection: SimulatedConnection, message: Message, tensors: Tensors) -> None:
         """A whole frame came."""
         ...
 
-    def ended(self, connection: Connection, reason: str) -> None:
+    def ended(self, connection: SimulatedConnection, reason: str) -> None:
         """The other side closed it, or somebody between broke it."""
         ...
 
 
-class Connection:
+class SimulatedConnection:
     """From a client through its link to a server."""
 
-    def __init__(self, link: Link, number: int, client: End, server: End) -> None:
+    def __init__(self, link: Link, number: int, client: Endpoint, server: Endpoint) -> None:
         self.link, self.number, self.client, self.server = link, number, client, server
         world, parameters = link.world, link.parameters
-        self.up = Flow(world, parameters, self.broken)
-        self.down = Flow(world, parameters, self.broken)
+        self.up = SimulatedFlow(world, parameters, self.broken)
+        self.down = SimulatedFlow(world, parameters, self.broken)
         self.client_open = self.server_open = True
         self.drawn: dict[str, bool] = {}
         """Which toxics of less than full toxicity hit it."""
@@ -127,11 +127,11 @@ class Link:
         """The client is off the network: nobody hears of it any more."""
         self.toxics: dict[str, tuple[Toxic, ToxicSettings]] = {}
         self._shared: Shared = {}  # with links of others
-        self._connections: list[Connection] = []
+        self._connections: list[SimulatedConnection] = []
 
-    def connect(self, number: int, client: End, server: End) -> Connection:
+    def connect(self, number: int, client: Endpoint, server: Endpoint) -> SimulatedConnection:
         """A new connection, hit by the toxics that hit it."""
-        connection = Connection(self, number, client, server)
+        connection = SimulatedConnection(self, number, client, server)
         self._connections.append(connection)
         if self._shared:
             self._share(connection)
@@ -194,7 +194,7 @@ class Link:
         """Seconds that so many bytes more would take there."""
         return self._shared[stream].seconds(size) if stream in self._shared else 0.0
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: SimulatedConnection) -> None:
         """It is over for both sides."""
         if connection in self._connections:
             self._connections.remove(connection)
@@ -210,17 +210,17 @@ class Link:
                       if settings.stream == stream and self.world.chance.random() < settings.toxicity}, self.world.now)
         return up, down
 
-    def _share(self, connection: Connection) -> None:
+    def _share(self, connection: SimulatedConnection) -> None:
         connection.up.share(self._shared.get("upstream"))
         connection.down.share(self._shared.get("downstream"))
 
-    def _hit(self, connection: Connection, streams: tuple[str, ...] = STREAMS) -> None:
+    def _hit(self, connection: SimulatedConnection, streams: tuple[str, ...] = STREAMS) -> None:
         for stream in streams:
             flow = connection.up if stream == "upstream" else connection.down
             flow.set_toxics({name: settings.attributes for name, (_, settings) in self.toxics.items()
                              if settings.stream == stream and self._hits(settings, connection)})
 
-    def _hits(self, settings: ToxicSettings, connection: Connection) -> bool:
+    def _hits(self, settings: ToxicSettings, connection: SimulatedConnection) -> bool:
         """Whether a toxic hits a connection: drawn once for both."""
         if settings.toxicity >= 1:
             return True
@@ -229,7 +229,7 @@ class Link:
         return connection.drawn[settings.name]
 
 
-class Network:
+class SimulatedNetwork:
     """All links of a cluster; what a cluster asks of its link server, in virtual time."""
 
     def __init__(self, world: World, parameters: Parameters) -> None:

@@ -14,15 +14,15 @@ from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.events import Event
-from diloco_chaos.harness.simulation.clock import Clock, Timers
+from diloco_chaos.harness.simulation.clock import Timers, VirtualClock
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.trainers.core.effects import (
+    AtFailpoint,
     Close,
     Commit,
     Compute,
     Effect,
-    Failpoint,
     Save,
     Send,
     Snapshot,
@@ -60,7 +60,7 @@ class SimulatedProcess:
         self._waited = False  # that time is over
         self._turning = False  # it is handling inputs
         self._doing = self._does()
-        self._clock = Clock(self.world)
+        self._clock = VirtualClock(self.world)
         self._timers = Timers(self.world, self._clock, around.parameters.late,
                               lambda key: self.feed(self._on_timer, key))
         self.record(events.Start(role=self.role, pid=self.pid, sources="simulated"))
@@ -166,7 +166,7 @@ class SimulatedProcess:
         """How each kind of effect is carried out; an event is written."""
         return {Send: self._send, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
-                Failpoint: lambda effect: self._hold(effect.point), Close: self._close,
+                AtFailpoint: lambda effect: self._hold(effect.point), Close: self._close,
                 Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop,
                 Working: lambda effect: self.around.keep(self.name, self.incarnation, effect)}
 

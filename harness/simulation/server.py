@@ -10,13 +10,13 @@ from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
-from diloco_chaos.harness.simulation.network import Connection
+from diloco_chaos.harness.simulation.network import SimulatedConnection
 from diloco_chaos.harness.simulation.process import SimulatedProcess
 from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send, Snapshot, Stop
 from diloco_chaos.harness.trainers.core.roles import Coordinator
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 from diloco_chaos.harness.trainers.wire.messages import Message, Refused
-from diloco_chaos.harness.trainers.wire.traffic import Traffic
+from diloco_chaos.harness.trainers.wire.traffic import TrafficCounter
 
 
 class SimulatedServer(SimulatedProcess):
@@ -27,8 +27,8 @@ class SimulatedServer(SimulatedProcess):
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints, disk: MemoryDisk,
                  make_core: Callable[[], Coordinator]) -> None:
         self._make, self._core = make_core, None
-        self._open: dict[int, Connection] = {}
-        self._traffic = Traffic()
+        self._open: dict[int, SimulatedConnection] = {}
+        self._traffic = TrafficCounter()
         super().__init__(around, name, incarnation, failpoints, around.parameters.start_syncer, disk)
 
     _core: Coordinator | None
@@ -54,16 +54,16 @@ class SimulatedServer(SimulatedProcess):
         self.world.stop()
         return self._core.start(self.now())
 
-    def accept(self, connection: Connection) -> None:
+    def accept(self, connection: SimulatedConnection) -> None:
         """Somebody connected."""
         self._open[connection.number] = connection
 
-    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
+    def arrived(self, connection: SimulatedConnection, message: Message, tensors: Tensors) -> None:
         """A whole frame."""
         self._traffic.received[message.type] += self.around.sizes.of(message, tensors)
         self.feed(self._on_message, connection.number, message, tensors)
 
-    def ended(self, connection: Connection, reason: str) -> None:
+    def ended(self, connection: SimulatedConnection, reason: str) -> None:
         """A connection ended."""
         self.feed(self._on_end, connection, reason)
 
@@ -71,7 +71,7 @@ class SimulatedServer(SimulatedProcess):
         assert self._core is not None, "nobody connects before"
         return self._core.on_message(number, message, tensors, self.now())
 
-    def _on_end(self, connection: Connection, reason: str) -> Iterable[Effect]:
+    def _on_end(self, connection: SimulatedConnection, reason: str) -> Iterable[Effect]:
         assert self._core is not None, "nobody connects before"
         if connection.partial is not None:
             arrived, expected = connection.partial
@@ -83,7 +83,7 @@ class SimulatedServer(SimulatedProcess):
     def _send(self, send: Send) -> None:
         self._to(self._open.get(send.to or 0), send.message, send.tensors)
 
-    def _to(self, connection: Connection | None, message: Message, tensors: Tensors) -> None:
+    def _to(self, connection: SimulatedConnection | None, message: Message, tensors: Tensors) -> None:
         if connection is not None:
             size = self.around.sizes.of(message, tensors)
             self._traffic.sent[message.type] += size

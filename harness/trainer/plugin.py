@@ -39,8 +39,8 @@ from diloco_chaos.harness.trainers.core.roles import Coordinator, Worker
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.trainer.reference.rules import Rules
-    from diloco_chaos.harness.trainer.reference.schedule import Schedule
+    from diloco_chaos.harness.trainer.reference.rules import ReferenceRules
+    from diloco_chaos.harness.trainer.reference.schedule import RateSchedule
     from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
 
 _COPIES = 10
@@ -323,15 +323,15 @@ class DecoupledDiLoCo(Trainer):
         return None if recorded.workings is None else held_against(_rules(self.settings), recorded, recorded.workings)
 
 
-def _rules(settings: TrainerConfig) -> Rules:
+def _rules(settings: TrainerConfig) -> ReferenceRules:
     """What decides what is computed, for the reference."""
     from diloco_chaos.harness.trainer.reference.codec import Rounding
     from diloco_chaos.harness.trainer.reference.problem import TABLES
-    from diloco_chaos.harness.trainer.reference.rules import Rules
+    from diloco_chaos.harness.trainer.reference.rules import ReferenceRules
     gradients, broadcasts = (Rounding(precision, settings.rounding == "stochastic", settings.error_feedback)
                              for precision in (settings.gradients, settings.broadcasts))
-    return Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
-                 settings.anchor == "latest", settings.merge == "rda", TABLES, gradients, broadcasts)
+    return ReferenceRules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
+                          settings.anchor == "latest", settings.merge == "rda", TABLES, gradients, broadcasts)
 
 
 def _exchanges(settings: TrainerConfig, steps: int) -> int:
@@ -348,8 +348,8 @@ def _turn(settings: TrainerConfig) -> float:
     return settings.sync_every + settings.steps_behind + 3 + 2 * at_a_time
 
 
-def _schedule(settings: TrainerConfig, peak: float) -> Schedule:
+def _schedule(settings: TrainerConfig, peak: float) -> RateSchedule:
     """The reference's, for an inner rate that rises to this."""
-    from diloco_chaos.harness.trainer.reference.schedule import Schedule
-    return Schedule(settings.batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
-                    peak, settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)
+    from diloco_chaos.harness.trainer.reference.schedule import RateSchedule
+    return RateSchedule(settings.batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
+                        peak, settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)

@@ -7,7 +7,7 @@ What is named here is the public interface; everything else may change from one 
     assert result.judgement.exit_code == 0
 
 - load(name or file) -> (Scenario, its file); freeze(scenario, seed) -> Plan
-- run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
+- run(plan, folder for runs, audience) -> Result; simulate(plan) -> SimulatedRun
 - launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
 - judge(history) -> Judgement; `History` is a recorded run
 - events: the module of what a tape's lines are read as; units: the module of seconds, bytes and rates in a scenario

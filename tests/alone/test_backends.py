@@ -129,7 +129,7 @@ def of_toy(folder, nodes, faults, more=""):
 
 
 def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):
-    from diloco_chaos.harness.places.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import DockerEngine
     result = of_toy(tmp_path, NAMED, COMMANDS, ", environment: {A: b}")
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {
@@ -139,7 +139,7 @@ def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine
     [delayed] = [event for event in result.history.tape.of(Observed) if event.fault == "f2"]
     assert 0.07 <= delayed.observed["delay_s"] <= 0.12
     assert delayed.observed["connections_after"] == 1
-    engine = Engine()
+    engine = DockerEngine()
     left = [thing for thing in engine.labelled() if result.folder.path.name.lower() in thing.name]
     engine.close()
     assert left == []

@@ -5,7 +5,7 @@ import sys
 import time
 
 from diloco_chaos.harness.places.compose.compose_file import find
-from diloco_chaos.harness.places.compose.engine import Engine
+from diloco_chaos.harness.places.compose.engine import DockerEngine
 from diloco_chaos.harness.record.tape.events import Steady
 from diloco_chaos.harness.record.tape.reading import Tape
 
@@ -46,6 +46,6 @@ def test_compose_shows_a_run_and_down_in_the_middle_of_it_is_said_and_leaves_not
         harness.wait()
     assert harness.returncode == 3
     assert "from outside" in said
-    engine = Engine()
+    engine = DockerEngine()
     assert until(lambda: engine.labelled() == [])
     engine.close()

@@ -10,7 +10,7 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.run import exit_code, run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError
 from diloco_chaos.harness.places.compose.engine_restart import ENGINE_RESTART
 from diloco_chaos.harness.record.undo_log import undo_logs_folder
 
@@ -28,7 +28,7 @@ faults:
 
 def labelled():
     try:
-        engine = Engine()
+        engine = DockerEngine()
     except EngineError:
         return ["the engine does not answer yet"]
     try:

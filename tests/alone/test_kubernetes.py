@@ -33,8 +33,8 @@ def settings():
 
 @pytest.fixture(scope="session")
 def api(settings):
-    from diloco_chaos.harness.places.kubernetes.api import Api
-    made = Api(settings.context)
+    from diloco_chaos.harness.places.kubernetes.api import KubernetesApi
+    made = KubernetesApi(settings.context)
     yield made
     made.close()
 

@@ -13,7 +13,7 @@ import pytest
 
 import remote_runs
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.slurm.queue import Slurm, must_be_ready
+from diloco_chaos.harness.places.slurm.queue import SlurmQueue, must_be_ready
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.record.tape.events import Observed, Spawn
 from remote_runs import clean, until
@@ -60,7 +60,7 @@ class Begun(remote_runs.Begun):
 
 
 def over(label):
-    return all(job.over for job in Slurm().jobs(label).values())
+    return all(job.over for job in SlurmQueue().jobs(label).values())
 
 
 def test_a_harness_that_is_killed_leaves_nothing(settings, state, tmp_path):

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
-from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
@@ -71,7 +71,7 @@ class Story:
 
     plan: Plan
     events: tuple[Event, ...]
-    curve: tuple[Point, ...] = ()
+    curve: tuple[LossPoint, ...] = ()
     references: dict[str, Reference] = field(default_factory=dict)
     torn: dict[tuple[str, int], str] = field(default_factory=dict)
 
@@ -306,10 +306,10 @@ class Ground(InMemoryCluster):
 
 def told(ground: Ground, plan: Plan) -> Story:
     """The story of a run, its loss falling like that of its references."""
-    def curve(worse: float) -> tuple[Point, ...]:
+    def curve(worse: float) -> tuple[LossPoint, ...]:
         budget = plan.cluster.budget_tokens
-        return tuple(Point(number=number, processed=budget * number // 5, merged=budget * number // 5, t=number,
-                           loss=worse * (5.5 - 0.4 * number)) for number in range(6))
+        return tuple(LossPoint(number=number, processed=budget * number // 5, merged=budget * number // 5, t=number,
+                               loss=worse * (5.5 - 0.4 * number)) for number in range(6))
     references = {kind: Reference(kind=kind, key="k", curve=curve(1.0), merge_gap_p99=0.15, wall=10.0)
                   for kind in ("fault-free", "synchronous")}
     return Story(plan, tuple(ground.tape), curve(1.01), references)

@@ -25,11 +25,11 @@ from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.model.replica import Replica
 from diloco_chaos.harness.trainers.core.effects import (
+    AtFailpoint,
     Close,
     Commit,
     Compute,
     Effect,
-    Failpoint,
     Save,
     Send,
     Snapshot,
@@ -148,7 +148,7 @@ class InMemoryNodes(ABC):
                         self.disconnect(self._names[effect.to], tell_syncer=False)
                 case Stop():
                     self.over = self.over or node == COORDINATOR
-                case Failpoint():
+                case AtFailpoint():
                     pass
 
     def _send(self, node: str, effect: Send) -> None:

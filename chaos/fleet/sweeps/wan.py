@@ -49,7 +49,7 @@ class Wan(BaseModel):
         return _LONGEST_STEPS * self.step_time
 
 
-class Place(NamedTuple):
+class WanRound(NamedTuple):
     """A row of the table."""
 
     parameters: int
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 class WanRow(NamedTuple):
     """And what was measured there."""
 
-    place: Place
+    place: WanRound
     kept: dict[Way, float]
     """Merged tokens per second, as a share of the same mode's where the links cost nothing."""
 
@@ -72,14 +72,14 @@ def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[WanRow]:
     Raises:
         WorkersError: workers die again and again.
     """
-    places = [Place(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
+    places = [WanRound(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
     keys = list(product([None, *places], wan.mode))
     results = measured(keys, lambda key: _cell(wan, *key), workers)
     return [WanRow(place, {way: results[place, way].tokens_per_s / results[None, way].tokens_per_s for way in wan.mode})
             for place in places]
 
 
-def _cell(wan: Wan, place: Place | None, way: Way) -> Cell:
+def _cell(wan: Wan, place: WanRound | None, way: Way) -> Cell:
     cluster = cluster_of(way, wan.sites, wan.step_time, _ROUNDS * SYNC_EVERY, wan.lasts)
     if place is None:
         return Cell(cluster=cluster, deadline=wan.lasts, seed=wan.seed)

@@ -55,7 +55,7 @@ class Axis(NamedTuple):
                 for number in range(first, math.floor(self.high / step) + 1)]
 
 
-class Rate(NamedTuple):
+class DrawnRate(NamedTuple):
     """Merges a second, and the mean of those who had part in them, as SVG paths."""
 
     rate: str
@@ -65,7 +65,7 @@ class Rate(NamedTuple):
     quorum: float
 
 
-def rate(model: ReportModel, time: Axis) -> Rate:
+def rate(model: ReportModel, time: Axis) -> DrawnRate:
     """Draw the two curves above the lanes: merges a second, and mean contributors of a merge."""
     most = max((window.rate for window in model.merges), default=0.0) or 1.0
     nodes = max([model.quorum, *(math.ceil(window.contributors) for window in model.merges)])
@@ -74,8 +74,8 @@ def rate(model: ReportModel, time: Axis) -> Rate:
     together = groupby(zip(middles, model.merges, strict=True), key=lambda point: point[1].contributors > 0)
     parts = [_path([(time(t), people(window.contributors)) for t, window in group])
              for merging, group in together if merging]
-    return Rate(_path([(time(t), up(window.rate)) for t, window in zip(middles, model.merges, strict=True)]),
-                "".join(parts), up, people, people(model.quorum))
+    return DrawnRate(_path([(time(t), up(window.rate)) for t, window in zip(middles, model.merges, strict=True)]),
+                     "".join(parts), up, people, people(model.quorum))
 
 
 class Mark(NamedTuple):
@@ -106,7 +106,7 @@ def fault_marks(model: ReportModel, time: Axis) -> list[Mark]:
     return marks
 
 
-class Line(NamedTuple):
+class DrawnCurve(NamedTuple):
     """A curve."""
 
     name: str
@@ -117,7 +117,7 @@ class Line(NamedTuple):
 class Loss(NamedTuple):
     """Curves of the loss, and that of this run less a reference, by what was processed."""
 
-    lines: list[Line]
+    lines: list[DrawnCurve]
     across: Axis
     up: Axis
     difference: str
@@ -134,7 +134,7 @@ def loss(model: ReportModel) -> Loss | None:
     scale = 1.0 if model.loss_by == "rounds" else 1e6
     across = Axis(0.0, max(x for x, _ in points) / scale or 1.0, 50.0, WIDTH)
     up = Axis(min(y for _, y in points), max(y for _, y in points), LOSS - 20, 8.0)
-    lines = [Line(curve.name, _path([(across(x / scale), up(y)) for x, y in curve.points]), curve.points[-1][1])
+    lines = [DrawnCurve(curve.name, _path([(across(x / scale), up(y)) for x, y in curve.points]), curve.points[-1][1])
              for curve in model.curves]
     own, *others = model.curves
     apart = _apart(own, others[0]) if others and own.name == "this run" else []

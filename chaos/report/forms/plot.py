@@ -19,7 +19,7 @@ _LETTER = ('<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
            f'<text y="15" font-family="{FONTS}">LETTER</text></svg>')
 
 
-class Point(NamedTuple):
+class PlottedShare(NamedTuple):
     """A share, and half of its confidence interval."""
 
     x: float
@@ -27,14 +27,14 @@ class Point(NamedTuple):
     half: float
 
 
-class Line(NamedTuple):
+class PlottedLine(NamedTuple):
     """Points that belong together, by x."""
 
     label: str
-    points: Sequence[Point]
+    points: Sequence[PlottedShare]
 
 
-def plot_svg(title: str, x_label: str, lines: Sequence[Line], show_x: Callable[[float], str]) -> str:
+def plot_svg(title: str, x_label: str, lines: Sequence[PlottedLine], show_x: Callable[[float], str]) -> str:
     """Shares of one, 0 to 100%, over x. `show_x`: how people read a value of x."""
     values = sorted({point.x for line in lines for point in line.points})
     places = [math.log(x) for x in values] if values[-1] >= _LOGARITHMIC * values[0] > 0 else values

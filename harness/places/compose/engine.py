@@ -64,7 +64,7 @@ def asked(what: str) -> Iterator[None]:
         raise EngineError(f"{what}: the Docker engine does not answer ({error})") from error
 
 
-class Engine:
+class DockerEngine:
     """A connection; may be used from any thread."""
 
     def __init__(self, url: str = "") -> None:
@@ -179,7 +179,7 @@ class Labels:
 class ContainerWatch(threading.Thread):
     """Follows what the engine says about a run's containers, from its own start on."""
 
-    def __init__(self, engine: Engine, run: str) -> None:
+    def __init__(self, engine: DockerEngine, run: str) -> None:
         super().__init__(daemon=True, name="engine-watch")
         self.exits: dict[str, int] = {}
         """Container id -> exit code."""
@@ -227,7 +227,7 @@ class ContainerWatch(threading.Thread):
             self.meddled.pop(container, None)
 
 
-def dead_runs(engine: Engine) -> list[str]:
+def dead_runs(engine: DockerEngine) -> list[str]:
     """Labels of the runs whose harness is gone: nobody will remove what they left, if not we."""
     return sorted({thing.run for thing in engine.labelled() if not _lives(thing.harness)})
 

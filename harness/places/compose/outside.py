@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.compose.engine import ContainerWatch, Engine, EngineError
+from diloco_chaos.harness.places.compose.engine import ContainerWatch, DockerEngine, EngineError
 
 _MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
 
@@ -15,7 +15,7 @@ _MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
 class Outside:
     """See the module. From `begin` on the engine's events are listened to."""
 
-    def __init__(self, engine: Engine, label: str, run: Path) -> None:
+    def __init__(self, engine: DockerEngine, label: str, run: Path) -> None:
         """`label`: of the run, `run`: its folder."""
         self._engine, self._label, self._run = engine, label, run
         self._watch: ContainerWatch | None = None

@@ -44,8 +44,8 @@ class Compose(Place):
             MissingExtraError: docker-py is not installed.
         """
         require("docker", "compose", "--on compose")
-        from diloco_chaos.harness.places.compose.engine import Engine
-        Engine().close()
+        from diloco_chaos.harness.places.compose.engine import DockerEngine
+        DockerEngine().close()
         self._links_port, self._restarts, self._ours_is_ready = links_port, is_known(), False
 
     @classmethod

@@ -13,7 +13,7 @@ from docker.types import EndpointConfig, Mount
 from docker.types.healthcheck import Healthcheck
 
 from diloco_chaos.harness.places.compose import compose_file
-from diloco_chaos.harness.places.compose.engine import Engine, Labels, asked
+from diloco_chaos.harness.places.compose.engine import DockerEngine, Labels, asked
 from diloco_chaos.harness.trainers.core.memory import ORDERS
 from diloco_chaos.harness.trainers.core.programs import PROGRESS
 
@@ -26,7 +26,7 @@ _NOBODY = 10001
 class Project:
     """See the module. `user` is who nodes run as: us, and nobody in particular where we are root."""
 
-    def __init__(self, engine: Engine, run: Path, token: str) -> None:
+    def __init__(self, engine: DockerEngine, run: Path, token: str) -> None:
         """`run`: the run's folder, which names the project."""
         self.engine, self.run = engine, run
         self.labels = Labels(token, run.name.lower())

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from diloco_chaos.harness.base.fingerprint import node_digest
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.compose import compose_file
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
+from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError, dead_runs
 from diloco_chaos.harness.places.place import Requirement
 from diloco_chaos.harness.trainers.core.programs import LINKS, Program
 
@@ -25,7 +25,7 @@ def must_be_ready(url: str = "", programs: Collection[Program] = ()) -> None:
             of the trainer than this installation.
         ClusterError: a compose file can't be read, or says what a run can't take over; or `docker compose` is missing.
     """
-    engine, file = Engine(url), compose_file.find()
+    engine, file = DockerEngine(url), compose_file.find()
     try:
         ours, links = (compose_file.service(file, name)["image"] for name in ("syncer", LINKS))
         for image, service in dict.fromkeys((program.image, program.service) for program in programs):
@@ -38,7 +38,7 @@ def must_be_ready(url: str = "", programs: Collection[Program] = ()) -> None:
         engine.close()
 
 
-def _must_be_of_this_version(engine: Engine, image: str) -> None:
+def _must_be_of_this_version(engine: DockerEngine, image: str) -> None:
     engine.image(image, _BUILD.format(image=image))
     if (engine.file_of(image, _SOURCES) or b"").decode().strip() != node_digest():
         raise EngineError(f"image {image} holds another version of the trainer than this installation, or none; "
@@ -48,7 +48,7 @@ def _must_be_of_this_version(engine: Engine, image: str) -> None:
 def requirement() -> Requirement:
     """A Docker engine that can be used, with the images."""
     try:
-        engine = Engine()
+        engine = DockerEngine()
     except EngineError as error:
         return Requirement("docker", "missing", "unusable", str(error))
     try:

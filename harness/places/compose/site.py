@@ -18,12 +18,12 @@ from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
 from diloco_chaos.harness.places.catching import Catcher
-from diloco_chaos.harness.places.commands import CaughtLinks, Commands, meets, must_have_caught
+from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, meets, must_have_caught
 from diloco_chaos.harness.places.compose import compose_file
 from diloco_chaos.harness.places.compose.addresses import ANY, LISTEN, PYTHON, ContainerAddresses
 from diloco_chaos.harness.places.compose.container import ContainerProcess
 from diloco_chaos.harness.places.compose.container_faults import ContainerMemory, ContainerNetwork
-from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError
 from diloco_chaos.harness.places.compose.engine_restart import EngineRestart
 from diloco_chaos.harness.places.compose.outside import Outside
 from diloco_chaos.harness.places.compose.project import Project
@@ -66,7 +66,7 @@ class ComposeSite(Site):
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._run, self._record, self._token, self._links_port = run, record, undo_log.token, links_port
         self._undos = OpenUndos(undo_log)
-        self._engine = Engine(url)
+        self._engine = DockerEngine(url)
         self._project = Project(self._engine, run, undo_log.token)
         self.outside = Outside(self._engine, self._project.labels.run, run)
         self._toxiproxy = Toxiproxy(self._project, self.outside)
@@ -76,7 +76,7 @@ class ComposeSite(Site):
         self.files = self._disks = SmallDisks(self._project, run, self.nodes)
         self._addresses = ContainerAddresses(self._project, self.nodes, lambda: self._toxiproxy.inside)
         self._network = ContainerNetwork(self._project, self.nodes, self.links, self._addresses)
-        self._commands = Commands(run, self.nodes, self.links, self._addresses)
+        self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self.parts = (self.links, self._disks, self._network, ContainerMemory(self.nodes), EngineRestart(),
                       LinkRestart(self.links, self._toxiproxy.restart))
         self._catcher: Catcher | None = None

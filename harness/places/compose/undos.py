@@ -13,7 +13,7 @@ from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.record.undos import Undo
 
 if TYPE_CHECKING:  # docker-py is not needed to read an undo log
-    from diloco_chaos.harness.places.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import DockerEngine
 
 _SETTLE_S = 0.5
 _DEFAULT_SOCKET = "/var/run/docker.sock"
@@ -34,9 +34,9 @@ class Containers(Undo):
         """Also what comes up meanwhile: what the harness had asked for in its last moment is still made."""
         if why := lacking("docker", "compose", f"removing the containers of {self.run}"):
             raise OSError(why)
-        from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+        from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError
         try:
-            engine = Engine(self.engine)
+            engine = DockerEngine(self.engine)
             try:
                 removed = engine.remove(self.run)
                 while engine.labelled(self.run) or (removed and self._comes_up(engine)):
@@ -47,7 +47,7 @@ class Containers(Undo):
         except EngineError as error:
             raise OSError(str(error)) from error
 
-    def _comes_up(self, engine: Engine) -> bool:
+    def _comes_up(self, engine: DockerEngine) -> bool:
         time.sleep(_SETTLE_S)
         return bool(engine.labelled(self.run))
 
@@ -62,9 +62,9 @@ def orphans_removed() -> list[str]:
         return []  # there is no engine, and docker-py need not be imported to know that
     if lacking("docker", "compose", "removing containers"):
         return []  # no run from here can have left any; an undo log that says so is told of where it is read
-    from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
+    from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError, dead_runs
     try:
-        engine = Engine()
+        engine = DockerEngine()
     except EngineError:
         return []  # what an undo log says of containers was tried, and told
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError, contexts
+from diloco_chaos.harness.places.kubernetes.api import KubernetesApi, KubernetesError, contexts
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.place import Requirement
 from diloco_chaos.harness.places.remote import by_command
@@ -71,7 +71,7 @@ def must_be_ready(settings: KubernetesSettings) -> None:
     Raises:
         KubernetesError: the cluster can't be used, is too old, or does not allow what runs need.
     """
-    api = Api(named(settings).context)
+    api = KubernetesApi(named(settings).context)
     try:
         if old := too_old(api.version()):
             raise KubernetesError(old)
@@ -85,7 +85,7 @@ def must_be_ready(settings: KubernetesSettings) -> None:
 def requirements(settings: KubernetesSettings) -> list[Requirement]:
     """What runs on this cluster need, for the doctor."""
     try:
-        api = Api(settings.context)
+        api = KubernetesApi(settings.context)
         version = api.version()
     except KubernetesError as error:
         return [Requirement("context", "missing", settings.context, str(error))]
@@ -112,7 +112,7 @@ def too_old(version: str) -> str:
     return f"Kubernetes {version} is too old: it must be {'.'.join(map(str, _OLDEST))} or newer, which resizes pods"
 
 
-def lacking(api: Api, settings: KubernetesSettings) -> list[tuple[Right, str]]:
+def lacking(api: KubernetesApi, settings: KubernetesSettings) -> list[tuple[Right, str]]:
     """Return what runs need and the user may not do (SelfSubjectAccessReview): each right with the verbs, in words.
 
     Raises:

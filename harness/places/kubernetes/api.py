@@ -44,7 +44,7 @@ class KubernetesError(ClusterError):
     """The cluster can't be used, refused, or does not answer."""
 
 
-class AwayError(KubernetesError, remote.AwayError):
+class ApiAwayError(KubernetesError, remote.AwayError):
     """The API server does not answer now; it may again."""
 
 
@@ -55,10 +55,10 @@ def asked(what: str) -> Iterator[None]:
         yield
     except ApiException as error:
         if error.status in _AWAY:
-            raise AwayError(f"{what}: the API server does not answer ({error.status})") from error
+            raise ApiAwayError(f"{what}: the API server does not answer ({error.status})") from error
         raise KubernetesError(f"{what}: Kubernetes says: {_reason(error)}") from error
     except (urllib3.exceptions.HTTPError, WebSocketException, OSError) as error:
-        raise AwayError(f"{what}: the API server does not answer ({_innermost(error)})") from error
+        raise ApiAwayError(f"{what}: the API server does not answer ({_innermost(error)})") from error
 
 
 def _innermost(error: BaseException) -> str:
@@ -85,7 +85,7 @@ def contexts() -> tuple[list[str], str]:
     return [str(name) for name in names], str(current or "")
 
 
-class Api:
+class KubernetesApi:
     """A connection to one cluster; may be used from any thread."""
 
     def __init__(self, context: str) -> None:
@@ -121,8 +121,8 @@ class Api:
         try:
             with asked(f"look at {self.context}"):
                 return str(client.VersionApi(self._client).get_code(_request_timeout=_ASK_S).git_version)
-        except AwayError as error:
-            raise AwayError(f"{error}. Is that cluster up, and can it be reached from here?") from error
+        except ApiAwayError as error:
+            raise ApiAwayError(f"{error}. Is that cluster up, and can it be reached from here?") from error
 
     def answers(self) -> bool:
         """Whether it is there now."""

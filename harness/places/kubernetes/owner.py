@@ -8,9 +8,9 @@ from pathlib import Path
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.kubernetes.api import KubernetesError
 from diloco_chaos.harness.places.kubernetes.manifests import NODES, OWNER
-from diloco_chaos.harness.places.kubernetes.pods import Pods
+from diloco_chaos.harness.places.kubernetes.pods import KubernetesPods
 from diloco_chaos.harness.places.links.run_links import RunLinks
-from diloco_chaos.harness.places.remote.connection import Connection
+from diloco_chaos.harness.places.remote.connection import AgentConnection
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Host
 from diloco_chaos.harness.trainers.wire.pod_probe import Beside
 
@@ -20,7 +20,7 @@ _ECHO, _PROBES = 6999, 6998
 class Owner:
     """See the module. Implements `diloco_chaos.harness.places.capabilities.Asks`."""
 
-    def __init__(self, pods: Pods, links: RunLinks, run: Path, token: str) -> None:
+    def __init__(self, pods: KubernetesPods, links: RunLinks, run: Path, token: str) -> None:
         """`run`: the run's folder. `token`: of the run."""
         self._pods, self._links, self._run, self._token = pods, links, run, token
         self._beside = Beside(token, pods.dial_newest(OWNER, _PROBES))
@@ -31,7 +31,7 @@ class Owner:
     def begin(self) -> Host:
         """Have its pod made."""
         self._pods.api.let_go_on(self._pods.namespace, self._pods.objects.name(OWNER))
-        self.host = Host(OWNER, Connection(OWNER, self._run, self._token, self._pods.dial_newest(OWNER)))
+        self.host = Host(OWNER, AgentConnection(OWNER, self._run, self._token, self._pods.dial_newest(OWNER)))
         return self.host
 
     def wait(self, until: float) -> None:

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from diloco_chaos.harness.places.kubernetes.api import KubernetesError
-from diloco_chaos.harness.places.kubernetes.pods import PYTHON, Pods
+from diloco_chaos.harness.places.kubernetes.pods import PYTHON, KubernetesPods
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.connection import GoneError
@@ -22,7 +22,7 @@ _HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
 class PodMemory:
     """Implements `diloco_chaos.harness.places.capabilities.MemoryLimits`."""
 
-    def __init__(self, pods: Pods, nodes: Nodes[RemoteProcess]) -> None:
+    def __init__(self, pods: KubernetesPods, nodes: Nodes[RemoteProcess]) -> None:
         self._pods, self._nodes = pods, nodes
         self._squeezed: set[str] = set()  # pods whose memory is limited to what they use
 
@@ -86,7 +86,7 @@ class PodDisks:
 class PodRemoval:
     """Implements `Pods` and `Drains` of `diloco_chaos.harness.places.capabilities`."""
 
-    def __init__(self, pods: Pods, nodes: Nodes[RemoteProcess], hosts: Hosts) -> None:
+    def __init__(self, pods: KubernetesPods, nodes: Nodes[RemoteProcess], hosts: Hosts) -> None:
         self._pods, self._nodes, self._hosts = pods, nodes, hosts
 
     def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:

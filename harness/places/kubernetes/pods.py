@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.kubernetes.api import Api, AwayError, KubernetesError
+from diloco_chaos.harness.places.kubernetes.api import ApiAwayError, KubernetesApi, KubernetesError
 from diloco_chaos.harness.places.kubernetes.forward import Forward
 from diloco_chaos.harness.places.kubernetes.manifests import AGENT_PORT, NODES, Manifests
 from diloco_chaos.harness.places.kubernetes.watch import PodWatch, in_words, waits_for
 from diloco_chaos.harness.places.nodes.nodes import Nodes
-from diloco_chaos.harness.places.remote.connection import Connection
+from diloco_chaos.harness.places.remote.connection import AgentConnection
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Host, Hosts, needed
 from diloco_chaos.harness.places.remote.process import RemoteProcess
 from diloco_chaos.harness.trainers.core.programs import Program
@@ -24,10 +24,10 @@ LISTEN = 7000
 _ALLOWED_S = 4.0
 
 
-class Pods:
+class KubernetesPods:
     """Of one run."""
 
-    def __init__(self, api: Api, objects: Manifests) -> None:
+    def __init__(self, api: KubernetesApi, objects: Manifests) -> None:
         """`objects`: of the run; they have an owner from `begin` on."""
         self.api, self.objects = api, objects
         self.watch: PodWatch | None = None
@@ -85,7 +85,7 @@ class Pods:
         while True:
             try:
                 return make()
-            except AwayError:
+            except ApiAwayError:
                 raise
             except KubernetesError:
                 if self.objects.settings.namespace or time.monotonic() > until:
@@ -96,7 +96,7 @@ class Pods:
 class PodHosting:
     """Implements `diloco_chaos.harness.places.remote.hosts.Hosting`."""
 
-    def __init__(self, pods: Pods, run: Path, token: str) -> None:
+    def __init__(self, pods: KubernetesPods, run: Path, token: str) -> None:
         """`run`: the run's folder. `token`: of the run."""
         self._pods, self._run, self._token = pods, run, token
 
@@ -108,7 +108,7 @@ class PodHosting:
         pod = manifest["metadata"]["name"]
         self._pods.make(manifest)
         dial = partial(self._pods.api.dial, self._pods.namespace, pod, AGENT_PORT)
-        return Host(pod, Connection(spec.name, self._run, self._token, dial))
+        return Host(pod, AgentConnection(spec.name, self._run, self._token, dial))
 
     def give_up(self, host: Host) -> None:
         """Delete it."""
@@ -134,7 +134,7 @@ class PodHosting:
 class PodAddresses:
     """Implements `diloco_chaos.harness.places.commands.Addresses`."""
 
-    def __init__(self, pods: Pods, hosts: Hosts, nodes: Nodes[RemoteProcess]) -> None:
+    def __init__(self, pods: KubernetesPods, hosts: Hosts, nodes: Nodes[RemoteProcess]) -> None:
         self._pods, self._hosts, self._nodes = pods, hosts, nodes
         self._seen: dict[str, Forward] = {}  # node -> our port that leads to its own
 

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from diloco_chaos.harness.places.base import NodeSpec, Recorder
-from diloco_chaos.harness.places.kubernetes.api import PART, Api, KubernetesError
+from diloco_chaos.harness.places.kubernetes.api import PART, KubernetesApi, KubernetesError
 from diloco_chaos.harness.places.kubernetes.manifests import LINKS, NODES, Manifests
 from diloco_chaos.harness.places.kubernetes.owner import Owner
 from diloco_chaos.harness.places.kubernetes.pod_faults import FILLING, PodDisks, PodMemory, PodRemoval
-from diloco_chaos.harness.places.kubernetes.pods import ANY, LISTEN, PYTHON, PodAddresses, PodHosting, Pods
+from diloco_chaos.harness.places.kubernetes.pods import ANY, LISTEN, PYTHON, KubernetesPods, PodAddresses, PodHosting
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.kubernetes.toxiproxy import ToxiproxyPod
 from diloco_chaos.harness.places.kubernetes.undos import Namespace
@@ -46,8 +46,8 @@ class KubernetesSite(Site):
         """
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._run, self._undo_log, self._settings = run, undo_log, settings
-        self._api = Api(settings.context)
-        self._pods = Pods(self._api, Manifests(settings, run_label(undo_log.token), run))
+        self._api = KubernetesApi(settings.context)
+        self._pods = KubernetesPods(self._api, Manifests(settings, run_label(undo_log.token), run))
         self.hosts = Hosts(PodHosting(self._pods, run, undo_log.token), settings.start_within)
         self.nodes = Nodes(run, record, undo_log, self._spawn, on_end=lambda *end: self._memory.on_end(*end))
         self._memory = PodMemory(self._pods, self.nodes)

@@ -8,14 +8,14 @@ from diloco_chaos.harness.links.client import LinkError, Links
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.kubernetes.forward import Forward
 from diloco_chaos.harness.places.kubernetes.manifests import API_PORT, LINKS
-from diloco_chaos.harness.places.kubernetes.pods import Pods
+from diloco_chaos.harness.places.kubernetes.pods import KubernetesPods
 from diloco_chaos.harness.places.remote.hosts import LOOK_S
 
 
 class ToxiproxyPod:
     """See the module."""
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: KubernetesPods) -> None:
         self._pods = pods
         self._links: Links | None = None
         self._times_made = 0

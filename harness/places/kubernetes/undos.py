@@ -28,9 +28,9 @@ class Namespace(Undo):
         """And wait until it is gone."""
         if why := lacking("kubernetes", "kubernetes", f"removing namespace {self.namespace}"):
             raise OSError(why)
-        from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError
+        from diloco_chaos.harness.places.kubernetes.api import KubernetesApi, KubernetesError
         try:
-            api = Api(self.context)
+            api = KubernetesApi(self.context)
             try:
                 removed = api.remove(self.namespace, self.run)
                 if left := api.wait_removed(self.namespace, self.run, _GONE_S):

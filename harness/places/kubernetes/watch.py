@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError
+from diloco_chaos.harness.places.kubernetes.api import KubernetesApi, KubernetesError
 from diloco_chaos.harness.places.remote.watching import Watching
 
 _EVERY_S = 0.5
@@ -16,7 +16,7 @@ _HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigErro
 class PodWatch(Watching):
     """Looks about twice a second; while the API server is away, what was known stands."""
 
-    def __init__(self, api: Api, namespace: str, run: str) -> None:
+    def __init__(self, api: KubernetesApi, namespace: str, run: str) -> None:
         super().__init__("pods-watch", _EVERY_S, KubernetesError)
         self.lost: dict[str, str] = {}
         """Pod -> why it does not run any more."""

@@ -39,7 +39,7 @@ def real_server(path: str = "") -> str:
     return binary
 
 
-class LinkServer:
+class LocalLinkServer:
     """A running link server; it ends with the process that started it, whatever becomes of that one."""
 
     def __init__(self, run: Path, spawn: Spawn, last_lines: Callable[[], str], *, binary: str = "",

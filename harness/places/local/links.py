@@ -8,7 +8,7 @@ from typing import Any
 
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.local.link_server import LinkServer
+from diloco_chaos.harness.places.local.link_server import LocalLinkServer
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
 from diloco_chaos.harness.places.nodes.nodes import end_of_log
 
@@ -22,7 +22,7 @@ class LinksBeside:
     def __init__(self, run: Path, token: str) -> None:
         """`run`: the run's folder. `token`: of the run."""
         self._run, self._token = run, token
-        self._server: LinkServer | None = None
+        self._server: LocalLinkServer | None = None
         self._real, self._at = False, LOOPBACK
 
     def begin(self, binary: str = "", port: int = 0, at: str = LOOPBACK) -> None:
@@ -33,9 +33,9 @@ class LinksBeside:
             ClusterError: it did not come up.
         """
         self._real, self._at = bool(binary), at
-        self._server = LinkServer(self._run, lambda argv: spawned(self._run, self._token, argv, _NAME, 0, OURS),
-                                  lambda: end_of_log(self._run, _NAME, 0), binary=binary, port=port,
-                                  listen_on="" if at == LOOPBACK else at)
+        self._server = LocalLinkServer(self._run, lambda argv: spawned(self._run, self._token, argv, _NAME, 0, OURS),
+                                       lambda: end_of_log(self._run, _NAME, 0), binary=binary, port=port,
+                                       listen_on="" if at == LOOPBACK else at)
 
     def end(self) -> None:
         """End it, and its links with it."""
@@ -44,7 +44,7 @@ class LinksBeside:
             self._server.process.wait()
 
     @property
-    def server(self) -> LinkServer:
+    def server(self) -> LocalLinkServer:
         """The process.
 
         Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from diloco_chaos.harness.places.base import NodeSpec, Recorder
 from diloco_chaos.harness.places.catching import Catcher
-from diloco_chaos.harness.places.commands import CaughtLinks, Commands, meets, must_have_caught
+from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, meets, must_have_caught
 from diloco_chaos.harness.places.files import RunFiles
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.addresses import LocalAddresses
@@ -46,7 +46,7 @@ class LocalSite(Site):
         self.files = RunFiles(run, self.nodes)
         self.parts = (self.links, NodeProcesses(self.nodes))
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
-        self._commands = Commands(run, self.nodes, self.links, self._addresses)
+        self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
 

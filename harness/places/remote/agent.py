@@ -45,7 +45,7 @@ _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 """What comes of reading something else."""
 
 
-class Processes:
+class StartedProcesses:
     """What an agent has started."""
 
     def __init__(self, shared: bool) -> None:
@@ -154,7 +154,7 @@ class Agent:
         """`shared`: others use what it runs in, too; then what its own processes use is counted one by one."""
         self.run, self.patience = run, patience
         self._token = token
-        self._processes = Processes(shared)
+        self._processes = StartedProcesses(shared)
         self._heard, self._began = time.monotonic(), time.time()
         self._writer: asyncio.StreamWriter | None = None
         self._strangers: list[asyncio.StreamWriter] = []  # the oldest first

@@ -40,7 +40,7 @@ class Reading:
         return cls(middle, remote - middle, (answered - asked) / 2)
 
 
-class Clock:
+class RemoteClock:
     """Another machine's clock, by the last exchanges with it."""
 
     def __init__(self) -> None:

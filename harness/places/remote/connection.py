@@ -42,7 +42,7 @@ class GoneError(AgentError):
 
 
 @dataclass(frozen=True)
-class Exit:
+class AgentExit:
     """How a process ended."""
 
     status: int
@@ -51,7 +51,7 @@ class Exit:
     """The kernel had killed something for want of memory."""
 
 
-class Connection:
+class AgentConnection:
     """To one agent, which may be restarted; calls may come from any thread."""
 
     def __init__(self, node: str, run: Path, token: str, dial: Dial) -> None:
@@ -59,7 +59,7 @@ class Connection:
         self.node, self.boot = node, ""
         self.began = 0.0
         """When the agent began, by its own wall clock: which of several it is."""
-        self.exits: dict[str, Exit] = {}
+        self.exits: dict[str, AgentExit] = {}
         """Process -> how it ended. All that it wrote before is here by then."""
         self._run, self._token, self._dial = run, token, dial
         self._lock, self._sending = threading.Lock(), threading.Lock()
@@ -199,7 +199,7 @@ class Connection:
             if asked is not None:
                 asked[2].set_result((frame, data))
         elif what == "exit":
-            self.exits[str(frame["name"])] = Exit(int(frame["status"]), bool(frame.get("oom")))
+            self.exits[str(frame["name"])] = AgentExit(int(frame["status"]), bool(frame.get("oom")))
         elif what == "more":
             self._grown(self._own(str(frame["path"]), GROWING), int(frame["at"]), data)
         elif what == "file":

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.remote.clocks import Clock
-from diloco_chaos.harness.places.remote.connection import Connection
+from diloco_chaos.harness.places.remote.clocks import RemoteClock
+from diloco_chaos.harness.places.remote.connection import AgentConnection
 
 SETTINGS = "cluster.json"
 """What nodes of ours read, from the run's folder."""
@@ -43,9 +43,9 @@ class Host:
     """What one node's incarnations run in, one after the other: a pod, or a job, with an agent. What is asked of it is
     done in the order of asking."""
 
-    def __init__(self, name: str, agent: Connection) -> None:
+    def __init__(self, name: str, agent: AgentConnection) -> None:
         """`name`: what the place calls it."""
-        self.name, self.agent, self.clock = name, agent, Clock()
+        self.name, self.agent, self.clock = name, agent, RemoteClock()
         self.lost = ""
         """Why it is gone, agent and all; empty: it is there, as far as is known."""
         self.leaving = False

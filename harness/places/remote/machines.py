@@ -23,7 +23,7 @@ _SILENT = 4
 """An agent that has reported nothing new so many times is not waited for: it may be cut off."""
 
 
-class Look(NamedTuple):
+class AgentReport(NamedTuple):
     """What one agent reported at one moment."""
 
     agent: str
@@ -35,18 +35,18 @@ class Look(NamedTuple):
     machine: Mapping[str, Any]
 
 
-class Machines:
+class AgentMachines:
     """Of one run; looked at again and again."""
 
     def __init__(self) -> None:
-        self._before: dict[str, dict[str, Look]] = {}  # boot id -> agent -> what it reported last time
+        self._before: dict[str, dict[str, AgentReport]] = {}  # boot id -> agent -> what it reported last time
         self._same: dict[str, tuple[float, int]] = {}  # agent -> its clock, and how often that was the same
 
-    def samples(self, looks: Iterable[Look], here: str, own: Sample) -> dict[str, Sample]:
+    def samples(self, looks: Iterable[AgentReport], here: str, own: Sample) -> dict[str, Sample]:
         """Return what each machine did since the last call, by its boot id; machines on which an agent came or went
         meanwhile are left out. `here`: this machine's boot id. `own`: what this machine did; where no node runs on it,
         its sample is that without what others did, which held up no node."""
-        now: dict[str, dict[str, Look]] = {}
+        now: dict[str, dict[str, AgentReport]] = {}
         for look in filter(self._tells, looks):
             now.setdefault(look.boot, {})[look.agent] = look
         samples = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
@@ -61,7 +61,7 @@ class Machines:
                     own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
         return samples
 
-    def _tells(self, look: Look) -> bool:
+    def _tells(self, look: AgentReport) -> bool:
         at, count = self._same.get(look.agent, (look.at, -1))
         self._same[look.agent] = look.at, count + 1 if at == look.at else 0
         return self._same[look.agent][1] < _SILENT
@@ -71,12 +71,12 @@ class WatchedMachines:
     """Implements `diloco_chaos.harness.places.capabilities.Watched`."""
 
     def __init__(self, hosts: Hosts) -> None:
-        self._hosts, self._machines = hosts, Machines()
+        self._hosts, self._machines = hosts, AgentMachines()
 
     def machines(self, here: Sample) -> list[Machine]:
         """Return every machine with its sample, from what all agents reported last. `here`: this machine's sample."""
         hosts = self._hosts.all()
-        looks = [Look(host.name, host.agent.boot, float(report["at"]), float(report["used"]), report["machine"])
+        looks = [AgentReport(host.name, host.agent.boot, float(report["at"]), float(report["used"]), report["machine"])
                  for host in hosts if (report := host.report) and not host.lost]
         names = {host.agent.boot: self._hosts.machine(host) for host in hosts}
         boot = agent.boot()
@@ -84,7 +84,7 @@ class WatchedMachines:
                 for which, sample in self._machines.samples(looks, boot, here).items()]
 
 
-def _between(before: Mapping[str, Look], now: Mapping[str, Look]) -> Sample | None:
+def _between(before: Mapping[str, AgentReport], now: Mapping[str, AgentReport]) -> Sample | None:
     first, last = (next(iter(looks.values())) for looks in (before, now))
     seconds = last.at - first.at
     stats = [stat for look in (first, last) if isinstance(stat := look.machine.get("stat"), list)

@@ -15,7 +15,7 @@ from typing import Any
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.nodes.duty_cycle import QuotaCycle
 from diloco_chaos.harness.places.nodes.process import Process
-from diloco_chaos.harness.places.remote.connection import AgentError, Connection, GoneError
+from diloco_chaos.harness.places.remote.connection import AgentConnection, AgentError, GoneError
 from diloco_chaos.harness.places.remote.hosts import Host
 
 _LEAST_HISTORY_S, _LEAST = 1.5, 0.005
@@ -77,7 +77,7 @@ class RemoteProcess(Process):
         self._started = host.soon(lambda: start(self))
 
     @property
-    def agent(self) -> Connection:
+    def agent(self) -> AgentConnection:
         """Its host's."""
         return self.host.agent
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
-from diloco_chaos.harness.places.commands import Addresses, Commands
+from diloco_chaos.harness.places.commands import Addresses, PlaceCommands
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.clocks import Comparing
@@ -33,7 +33,7 @@ class RemoteRun:
         """`run`: the run's folder. `start_within`: seconds that a node's surroundings may take to run."""
         self._run, self._record, self._hosts, self._nodes, self._links = run, record, hosts, nodes, links
         self._addresses, self._start_within = addresses, start_within
-        self.commands = Commands(run, nodes, links, addresses)
+        self.commands = PlaceCommands(run, nodes, links, addresses)
         self.watching: list[Watching] = []
         self._undos = OpenUndos(undo_log)
         self._clocks_at = 0.0

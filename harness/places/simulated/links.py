@@ -8,7 +8,7 @@ from diloco_chaos.harness.links.probe import PROBE_TIMEOUT_S, Sounding
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.simulation.flow import passage
 from diloco_chaos.harness.simulation.host import SimulatedHost
-from diloco_chaos.harness.simulation.network import Link, Network
+from diloco_chaos.harness.simulation.network import Link, SimulatedNetwork
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.simulation.world import World
 
@@ -21,7 +21,7 @@ class SimulatedLinks:
 
     pid = 0
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: SimulatedNetwork) -> None:
         self.control = network
 
     def make(self, side: str, upstream: str, enabled: bool) -> str:
@@ -44,7 +44,7 @@ class SimulatedLinks:
 class NetworkFaults:
     """Implements `Network`, `LinkServer` and `SharedLinks` of `diloco_chaos.harness.places.capabilities`."""
 
-    def __init__(self, world: World, network: Network, links: RunLinks) -> None:
+    def __init__(self, world: World, network: SimulatedNetwork, links: RunLinks) -> None:
         self._world, self._network, self._links = world, network, links
         self._coming: list[Link] = []  # links that are restarted
 

@@ -23,7 +23,7 @@ from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.impostor import SimulatedImpostor
-from diloco_chaos.harness.simulation.network import Network
+from diloco_chaos.harness.simulation.network import SimulatedNetwork
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.trainers.api.trainer import Workload
 from diloco_chaos.harness.trainers.core.roles import Coordinator
@@ -46,7 +46,7 @@ class SimulatedSite(Site):
         self._failpoints: dict[str, list[Failpoints]] = {}  # node -> of each of its processes
         self.nodes = Nodes(Path("simulated"), record, undo_log, self._spawn, clock=lambda: around.world.now,
                            last_lines=lambda *_: "  (a simulated node has no log)")
-        self._network = Network(around.world, around.parameters)
+        self._network = SimulatedNetwork(around.world, around.parameters)
         self.links = RunLinks(SimulatedLinks(self._network), self.nodes, undo_log)
         self.files = self._disks = SimulatedDisks(self.nodes)
         self._faults = NetworkFaults(around.world, self._network, self.links)

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.nodes.nodes import Nodes
-from diloco_chaos.harness.places.remote.connection import ANSWER_S, Connection
+from diloco_chaos.harness.places.remote.connection import ANSWER_S, AgentConnection
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, SETTINGS, AwayError, Host, Hosts, needed
 from diloco_chaos.harness.places.slurm.job import NO_FOLDER, PORT_FILE, folder, script, submitted_with
-from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError, job_name
+from diloco_chaos.harness.places.slurm.queue import Job, SlurmError, SlurmQueue, job_name
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.places.slurm.watch import QueueWatch
 from diloco_chaos.harness.trainers.core.programs import Program
@@ -44,10 +44,10 @@ class Begun(NamedTuple):
     """There."""
 
 
-class Jobs:
+class QueuedJobs:
     """Of one run. Implements `diloco_chaos.harness.places.remote.hosts.Hosting`."""
 
-    def __init__(self, slurm: Slurm, settings: SlurmSettings, label: str, run: Path, token: str) -> None:
+    def __init__(self, slurm: SlurmQueue, settings: SlurmSettings, label: str, run: Path, token: str) -> None:
         """`label`: of the run, `run`: its folder, `token`: what it is known by."""
         self.slurm, self._settings, self.label = slurm, settings, label
         self._run, self._token = run, token
@@ -77,7 +77,7 @@ class Jobs:
         begun = Begun(which, restarts, folder(self._settings, name, which, restarts))
         title = f"job {which}" + (f", requeued {restarts} times" if restarts else "")
         self._begun[title] = begun
-        return Host(title, Connection(spec.name, self._run, self._token, partial(self._dial, title, begun)))
+        return Host(title, AgentConnection(spec.name, self._run, self._token, partial(self._dial, title, begun)))
 
     def give_up(self, host: Host) -> None:
         """Where its machine was lost: Slurm is not to start it a second time once it has noticed."""
@@ -182,7 +182,7 @@ class Jobs:
 class JobAddresses:
     """Implements `diloco_chaos.harness.places.commands.Addresses`."""
 
-    def __init__(self, jobs: Jobs, hosts: Hosts, nodes: Nodes[Any], python: str) -> None:
+    def __init__(self, jobs: QueuedJobs, hosts: Hosts, nodes: Nodes[Any], python: str) -> None:
         """`python`: the interpreter on the machines."""
         self._jobs, self._hosts, self._nodes, self._python = jobs, hosts, nodes, python
         self._address = cache(jobs.slurm.address)

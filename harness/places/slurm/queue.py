@@ -60,7 +60,7 @@ def job_name(run: str, node: str) -> str:
     return f"{_PREFIX}.{run}.{node}"
 
 
-class Slurm:
+class SlurmQueue:
     """The cluster that Slurm's commands talk to; may be used from any thread."""
 
     def __init__(self, config: str | None = None) -> None:
@@ -179,7 +179,7 @@ def must_be_ready(partition: str = "") -> dict[str, str]:
     Raises:
         SlurmError: Slurm can't be used, or has no machine that could take a job.
     """
-    slurm = Slurm()
+    slurm = SlurmQueue()
     slurm.jobs("")
     machines = slurm.machines(partition)
     if not any(state.startswith(_USABLE) and not state.endswith("*") for state in machines.values()):
@@ -192,7 +192,7 @@ def must_be_ready(partition: str = "") -> dict[str, str]:
 def requirements(settings: SlurmSettings) -> list[Requirement]:
     """What runs in this Slurm need, for the doctor."""
     try:
-        version = Slurm().version()
+        version = SlurmQueue().version()
         machines = must_be_ready(settings.partition)
     except SlurmError as error:
         return [Requirement("slurm", "missing", settings.partition or "the default partition", str(error))]
@@ -204,7 +204,7 @@ def requirements(settings: SlurmSettings) -> list[Requirement]:
             *by_command.requirements(settings)]
 
 
-def wait_over(slurm: Slurm, run: str, within: float) -> bool:
+def wait_over(slurm: SlurmQueue, run: str, within: float) -> bool:
     """Cancel all jobs of a run and wait until they are over; return whether there were any.
 
     Raises:

@@ -22,8 +22,8 @@ from diloco_chaos.harness.places.remote.process import RemoteProcess
 from diloco_chaos.harness.places.remote.run import RemoteRun
 from diloco_chaos.harness.places.site import Site
 from diloco_chaos.harness.places.slurm.job import launched
-from diloco_chaos.harness.places.slurm.jobs import JobAddresses, Jobs, ip_of
-from diloco_chaos.harness.places.slurm.queue import Slurm, SlurmError, wait_over
+from diloco_chaos.harness.places.slurm.jobs import JobAddresses, QueuedJobs, ip_of
+from diloco_chaos.harness.places.slurm.queue import SlurmError, SlurmQueue, wait_over
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.places.slurm.step import StepHand
 from diloco_chaos.harness.places.slurm.undos import SlurmJobs
@@ -44,8 +44,8 @@ class SlurmSite(Site):
         """See `diloco_chaos.harness.places.place.Place.site`."""
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._run, self._token, self._settings = run, undo_log.token, settings
-        self.slurm = Slurm()
-        self.jobs = Jobs(self.slurm, settings, run_label(undo_log.token), run, undo_log.token)
+        self.slurm = SlurmQueue()
+        self.jobs = QueuedJobs(self.slurm, settings, run_label(undo_log.token), run, undo_log.token)
         self.hosts = Hosts(self.jobs, settings.start_within)
         self.nodes = Nodes(run, record, undo_log, self._spawn)
         self._server = LinksBeside(run, undo_log.token)
@@ -150,7 +150,7 @@ class SlurmSite(Site):
 class Requeues:
     """Implements `diloco_chaos.harness.places.capabilities.Jobs`."""
 
-    def __init__(self, jobs: Jobs, nodes: Nodes[RemoteProcess]) -> None:
+    def __init__(self, jobs: QueuedJobs, nodes: Nodes[RemoteProcess]) -> None:
         self._jobs, self._nodes = jobs, nodes
 
     def requeue(self, node: str, restart_after: float | None) -> None:

@@ -25,8 +25,8 @@ class SlurmJobs(Undo):
 
     def heal(self, token: str) -> bool:
         """And wait until they are over."""
-        from diloco_chaos.harness.places.slurm.queue import Slurm, SlurmError, wait_over
+        from diloco_chaos.harness.places.slurm.queue import SlurmError, SlurmQueue, wait_over
         try:
-            return wait_over(Slurm(self.config), self.run, _GONE_S)
+            return wait_over(SlurmQueue(self.config), self.run, _GONE_S)
         except SlurmError as error:
             raise OSError(str(error)) from error

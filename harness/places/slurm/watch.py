@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diloco_chaos.harness.places.remote.watching import Watching
-from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError
+from diloco_chaos.harness.places.slurm.queue import Job, SlurmError, SlurmQueue
 
 _EVERY_S = 1.0
 
@@ -11,7 +11,7 @@ _EVERY_S = 1.0
 class QueueWatch(Watching):
     """Looks once a second; while Slurm's controller is away, what was known stands."""
 
-    def __init__(self, slurm: Slurm, run: str) -> None:
+    def __init__(self, slurm: SlurmQueue, run: str) -> None:
         """`run`: its label."""
         super().__init__("jobs-watch", _EVERY_S, SlurmError)
         self.jobs: dict[int, Job] = {}

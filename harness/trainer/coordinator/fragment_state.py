@@ -30,7 +30,7 @@ from diloco_chaos.harness.trainer.algorithm.fragments import Fragment
 from diloco_chaos.harness.trainer.algorithm.merge import merge, token_weight
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
-from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.coordinator.rounds import FragmentContribution
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
 from diloco_chaos.harness.trainers.core.effects import Working
 
@@ -116,7 +116,7 @@ class FragmentState:
             return "stale"
         return "forgotten base" if config.anchor == "latest" and behind > len(self.before) else ""
 
-    def after(self, answers: list[Contribution], config: TrainerConfig, step: OuterStep) -> FragmentState:
+    def after(self, answers: list[FragmentContribution], config: TrainerConfig, step: OuterStep) -> FragmentState:
         """The version that follows from merging these (in the order of the learners' names) and this outer step."""
         gradient = merge([self._anchored(answer, config) for answer in answers],
                          [token_weight(answer.tokens, answer.steps) for answer in answers],
@@ -130,7 +130,7 @@ class FragmentState:
         return FragmentState(value, momentum, self.version + 1, merged, tokens, parts, error, update, before,
                              step)
 
-    def working(self, fragment: int, answers: Iterable[Contribution], after: FragmentState) -> Working:
+    def working(self, fragment: int, answers: Iterable[FragmentContribution], after: FragmentState) -> Working:
         """What the next version was made of, and what came of it."""
         parts = {"value": self.value, "momentum": self.momentum, "error": self.error, "after/value": after.value,
                  "after/momentum": after.momentum, "after/error": after.error}
@@ -140,7 +140,7 @@ class FragmentState:
                 parts[f"base/{answer.learner}"] = self.before[behind - 1]
         return Working("merge", {"fragment": fragment, "version": after.version}, parts)
 
-    def _anchored(self, answer: Contribution, config: TrainerConfig) -> Tensors:
+    def _anchored(self, answer: FragmentContribution, config: TrainerConfig) -> Tensors:
         """Its outer gradient: its base minus what it has now, as it sent it, or this version minus what it has now. The
         two differ where it has not received the newest version yet."""
         behind = self.version - answer.base_version

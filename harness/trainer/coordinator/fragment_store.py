@@ -11,7 +11,7 @@ from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import snapshot_marks
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, Restored, fragment_file
-from diloco_chaos.harness.trainer.coordinator.rounds import Contribution, LearnerSession
+from diloco_chaos.harness.trainer.coordinator.rounds import FragmentContribution, LearnerSession
 from diloco_chaos.harness.trainer.coordinator.syncer_part import syncers
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast
 from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Save, Send, Snapshot
@@ -60,7 +60,7 @@ class FragmentStore:
                      contributions=[list(state.contributions) for state in self.states],
                      outer=[state.step for state in self.states], step=self.counters.step, processed=self.processed)
 
-    def merge(self, fragment: int, answers: list[Contribution], outer: OuterStep) -> FragmentState:
+    def merge(self, fragment: int, answers: list[FragmentContribution], outer: OuterStep) -> FragmentState:
         """The next version of a fragment. It exists once it is committed."""
         state = self.states[fragment] = self.states[fragment].after(answers, self._config, outer)
         return state

@@ -20,7 +20,7 @@ _UNDER_WAY = 2
 
 
 @dataclass(frozen=True)
-class Origin:
+class LearnerOrigin:
     """Where a learner was when its connection began."""
 
     at: float
@@ -52,13 +52,13 @@ def of_hello(hello: Hello, config: TrainerConfig, now: float, step: int, positio
     return ""
 
 
-def of_answer(answer: OuterGradient, learner: str, origin: Origin, config: TrainerConfig, now: float) -> str:
+def of_answer(answer: OuterGradient, learner: str, origin: LearnerOrigin, config: TrainerConfig, now: float) -> str:
     """Why this can't be an answer of this learner, as far as time goes; empty where it can."""
     most = origin.step + most_steps(config, learner, now - origin.at)
     return f"step {answer.last_step}: at most {most} are possible by now" if answer.last_step > most else ""
 
 
-def of_report(report: Report, learner: str, origin: Origin, versions: Sequence[int], config: TrainerConfig,
+def of_report(report: Report, learner: str, origin: LearnerOrigin, versions: Sequence[int], config: TrainerConfig,
               now: float) -> str:
     """Why this can't be a report of this learner; empty where it can. `versions`: the committed ones."""
     each, most = config.tokens_per_step_of(learner), most_steps(config, learner, now - origin.at)
@@ -79,6 +79,6 @@ def of_report(report: Report, learner: str, origin: Origin, versions: Sequence[i
     return ""
 
 
-def known_took(report: Report, origin: Origin, config: TrainerConfig, now: float) -> float:
+def known_took(report: Report, origin: LearnerOrigin, config: TrainerConfig, now: float) -> float:
     """Seconds of its last step, where that can be so; 0 where it is not known: its clock may have jumped."""
     return report.took if report.took <= now - origin.at + _UNDER_WAY * config.heartbeat_timeout else 0.0

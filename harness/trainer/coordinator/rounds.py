@@ -8,12 +8,12 @@ from statistics import median
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.coordinator.moving_average import MovingAverage
-from diloco_chaos.harness.trainer.coordinator.plausible import Origin
+from diloco_chaos.harness.trainer.coordinator.plausible import LearnerOrigin
 from diloco_chaos.harness.trainer.coordinator.transit import Transit
 
 
 @dataclass(frozen=True)
-class Contribution:
+class FragmentContribution:
     """A complete answer: learner steps `first_step`..`last_step` as an outer gradient against `base_version`."""
 
     learner: str
@@ -37,7 +37,7 @@ class Round:
     opened: float
     asked: dict[str, int] = field(default_factory=dict)
     """Learner -> incarnation, of those that were asked and are still there."""
-    answers: dict[str, Contribution] = field(default_factory=dict)
+    answers: dict[str, FragmentContribution] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
     """Asked, but had nothing to give that could be merged."""
     quorum_at: float | None = None
@@ -50,7 +50,7 @@ class Round:
         """Learners that may still answer."""
         return set(self.asked) - set(self.answers)
 
-    def take(self, contribution: Contribution) -> None:
+    def take(self, contribution: FragmentContribution) -> None:
         """Add a complete answer."""
         self.answers[contribution.learner] = contribution
 
@@ -93,7 +93,7 @@ class LearnerSession:
     heard: float
     holds: list[int]
     """Version of each fragment that it was last sent, or came with."""
-    origin: Origin
+    origin: LearnerOrigin
     """Where it was when it came."""
     renewing: bool = False
     """It had to drop all that it had, and is sent everything."""

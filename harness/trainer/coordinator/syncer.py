@@ -46,9 +46,9 @@ from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStor
 from diloco_chaos.harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
 from diloco_chaos.harness.trainer.coordinator.peer_recovery import Recoveries, objection
 from diloco_chaos.harness.trainer.coordinator.phase import advanced, due
-from diloco_chaos.harness.trainer.coordinator.plausible import Origin, known_took, of_answer, of_hello, of_report
+from diloco_chaos.harness.trainer.coordinator.plausible import LearnerOrigin, known_took, of_answer, of_hello, of_report
 from diloco_chaos.harness.trainer.coordinator.rounds import (
-    Contribution,
+    FragmentContribution,
     LearnerSession,
     Round,
     typical_step_time,
@@ -67,7 +67,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Send, Timer
+from diloco_chaos.harness.trainers.core.effects import AtFailpoint, Close, Effect, Send, Timer
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.wire.messages import Message
 
@@ -158,7 +158,7 @@ class Syncer(LearnerSessions[LearnerSession]):
             self.counters.lease(hello.node, now, self.config)
         # A newcomer has trained on nothing until now. When one that comes back said this nobody knows.
         self.counters.report(hello.node, hello.incarnation, hello.tokens, hello.position, said=now if newcomer else 0.0)
-        origin = Origin(now, step, hello.tokens, self.counters.positions[hello.node])
+        origin = LearnerOrigin(now, step, hello.tokens, self.counters.positions[hello.node])
         peer = LearnerSession(hello.node, hello.incarnation, connection, step, self.counters.step, steps, now,
                               list(hello.versions),
                               origin)
@@ -276,8 +276,9 @@ class Syncer(LearnerSessions[LearnerSession]):
             if current and round_ is not None:
                 yield from self._without(round_, peer, now)
             return
-        round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
-                                 answer.steps, answer.tokens, answer.digest, now, gradient))
+        round_.take(FragmentContribution(
+            peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step, answer.steps,
+            answer.tokens, answer.digest, now, gradient))
         if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
             round_.reached(now, self.config.grace, self.config.overlap,
                            typical_step_time(list(self.peers.values()), self.config.step_time),
@@ -370,7 +371,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         before = self.fragments.states[round_.fragment]
         state = self.fragments.merge(round_.fragment, answers, outer)
         yield before.working(round_.fragment, answers, state)
-        yield Failpoint("merge.before_commit")
+        yield AtFailpoint("merge.before_commit")
         yield self.fragments.commit(round_.fragment)
         yield events.Merge(round=round_.number, fragment=round_.fragment, version=state.version, digest=state.digest,
                            state=state.kept, step=self.counters.step, processed=self.fragments.processed,
@@ -386,7 +387,7 @@ class Syncer(LearnerSessions[LearnerSession]):
                                                  weight=token_weight(answer.tokens, answer.steps),
                                                  arrived=answer.arrived, digest=answer.digest)
                                for answer in answers])
-        yield Failpoint("commit.before_broadcast")
+        yield AtFailpoint("commit.before_broadcast")
         for peer in self.peers.values():
             if peer.connection is not None:
                 peer.c_steps[round_.fragment] = 0

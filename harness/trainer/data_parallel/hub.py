@@ -34,7 +34,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Welcome,
 )
 from diloco_chaos.harness.trainers.api.rounds import Part, merged
-from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Save, Send, Working
+from diloco_chaos.harness.trainers.core.effects import AtFailpoint, Close, Effect, Save, Send, Working
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 from diloco_chaos.harness.trainers.wire.messages import Message
 
@@ -231,7 +231,7 @@ class Hub(LearnerSessions[Member]):
     def _average(self, now: float) -> Iterable[Effect]:
         names = sorted(self._given)
         parts = [self._given[name] for name in names]
-        yield Failpoint("merge.before_commit")
+        yield AtFailpoint("merge.before_commit")
         each, base = list(map(self.config.tokens_per_step_of, names)), self.step
         mean = self._down.send(averaged([part.gradient for part in parts], each), {}, key="")
         self.step, self.tokens = self.step + 1, self.tokens + sum(each)
@@ -240,7 +240,7 @@ class Hub(LearnerSessions[Member]):
         yield merged(self.step, digest(mean.read), self.tokens, self._opened, now, [
             Part(name, self.group[name], part.number, tokens, part.arrived, digest(part.gradient))
             for name, part, tokens in zip(names, parts, each, strict=True)])
-        yield Failpoint("commit.before_broadcast")
+        yield AtFailpoint("commit.before_broadcast")
         self._given, self._opened = {}, now
         for name in self.group:
             self.peers[name].step = self.step

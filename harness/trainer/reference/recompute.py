@@ -31,7 +31,7 @@ from diloco_chaos.harness.record.tape.events import (
 from diloco_chaos.harness.record.tape.recovered import Made, Part
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, fragments, kept, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
-from diloco_chaos.harness.trainer.reference.rules import Rules
+from diloco_chaos.harness.trainer.reference.rules import ReferenceRules
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR
@@ -84,7 +84,7 @@ class _Life:
 class Recomputation:
     """See the module."""
 
-    def __init__(self, rules: Rules, recorded: Recorded) -> None:
+    def __init__(self, rules: ReferenceRules, recorded: Recorded) -> None:
         self._rules = rules
         sizes = {name: math.prod(shape) for name, shape in SHAPES.items()}
         self._names = fragments(sizes, TABLES, rules.fragments)
@@ -269,7 +269,7 @@ def _whose(event: Event | Made) -> str:
             else f"{COORDINATOR}.{event.inc}, {Resumed.name()}")
 
 
-def recomputed(rules: Rules, recorded: Recorded) -> Replay:
+def recomputed(rules: ReferenceRules, recorded: Recorded) -> Replay:
     """Every version of every fragment, and every step, again."""
     steps = recorded.tape.series(Step).values()
     if any(None in series.plain(name) for series in steps for name in ("position", "lr")):

@@ -28,7 +28,7 @@ from diloco_chaos.harness.record.tape.events import (
 from diloco_chaos.harness.record.tape.recovered import Part, RecoveredPart
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, kept, mean_gradient, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
-from diloco_chaos.harness.trainer.reference.rules import Rules
+from diloco_chaos.harness.trainer.reference.rules import ReferenceRules
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
 from diloco_chaos.harness.trainers.storage.workings import Kept
 
@@ -70,7 +70,7 @@ class _Made:
 class _Again:
     """See the module."""
 
-    def __init__(self, rules: Rules, recorded: Recorded, records: Iterable[Kept]) -> None:
+    def __init__(self, rules: ReferenceRules, recorded: Recorded, records: Iterable[Kept]) -> None:
         self._rules, self._tape = rules, recorded.tape
         self._merges: dict[tuple[int, int], dict[int, list[Kept]]] = {}
         """(fragment, version) -> incarnation of the syncer -> its records: several where a group went back."""
@@ -304,7 +304,7 @@ def _largest(array: Array) -> float:
     return float(np.abs(array).max(initial=0.0))
 
 
-def held_against(rules: Rules, recorded: Recorded, records: Iterable[Kept]) -> Replay:
+def held_against(rules: ReferenceRules, recorded: Recorded, records: Iterable[Kept]) -> Replay:
     """What was kept, computed again."""
     with np.errstate(all="ignore"):  # a folder may come from anybody, and say any number
         return _Again(rules, recorded, records).done()

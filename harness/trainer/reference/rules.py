@@ -9,7 +9,7 @@ from diloco_chaos.harness.trainer.reference.codec import Rounding
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReferenceRules:
     """See the module."""
 
     learners: Sequence[str]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """The schedule of one run; numbers as a scenario gives them, rates as AdamW and the outer optimizer take them."""
 
     batches: Sequence[int]

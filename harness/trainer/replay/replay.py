@@ -29,7 +29,7 @@ from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import outer_step
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
-from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.coordinator.rounds import FragmentContribution
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol import messages
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Request, Welcome
@@ -187,14 +187,15 @@ class _Again:
 
     def _merge(self, fragment: int, merge: Made) -> bool:
         """Whether all that went into it is there."""
-        answers: list[Contribution] = []
+        answers: list[FragmentContribution] = []
         parts: list[Part] = list(merge.contributions)
         for part in parts:
             if (given := self._given(merge, part)) is None:
                 return False
             answer, tensors = given
-            answers.append(Contribution(part.learner, part.incarnation, answer.base_version, answer.first_step,
-                                        answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors))
+            answers.append(FragmentContribution(
+                part.learner, part.incarnation, answer.base_version, answer.first_step, answer.last_step, answer.steps,
+                answer.tokens, answer.digest, 0.0, tensors))
         for part, merged in zip(parts, answers, strict=True):
             del self._lives[merged.learner, merged.incarnation].given[fragment, merged.first_step, merged.last_step]
             if part.digest not in (None, merged.digest):

@@ -20,7 +20,7 @@ _LEAVE = "leave"
 """Key of the timer after which nobody is waited for any more."""
 
 
-class Known(Protocol):
+class KnownPeer(Protocol):
     """A peer that introduced itself."""
 
     heard: float
@@ -38,7 +38,7 @@ class Known(Protocol):
         """None while it is gone."""
 
 
-P = TypeVar("P", bound=Known)
+P = TypeVar("P", bound=KnownPeer)
 H = TypeVar("H", bound=Introduction)
 
 

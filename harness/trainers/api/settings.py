@@ -50,7 +50,7 @@ class Pick(Protocol):
         ...
 
 
-class Piece(Protocol):
+class ModelPiece(Protocol):
     """A part of the model that is exchanged at a time; where there is one only, it is the whole model."""
 
     @property
@@ -263,7 +263,7 @@ class TrainerSettings(BaseModel):
         """Seconds of work that this learner loses, at the most, with its process or its connection."""
         return 0.0
 
-    def fragment_table(self) -> Sequence[Piece]:
+    def fragment_table(self) -> Sequence[ModelPiece]:
         """The pieces of the model that are exchanged one at a time."""
         return [WholeModel()]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from diloco_chaos.harness.trainers.core.round_reports import Lint, Report
+from diloco_chaos.harness.trainers.core.round_reports import Lint, RoundReport
 
 GROUPS = ("round", "loss", "samples", "members", "time")
 """Names of groups that an expression may have; `round` it must."""
@@ -28,7 +28,7 @@ class Hold:
 class Reader(Protocol):
     """What understands a line."""
 
-    def read(self, line: str) -> Report | Hold | str | None:
+    def read(self, line: str) -> RoundReport | Hold | str | None:
         """What a line tells; a sentence where its numbers are none; None: it is about something else."""
         ...
 
@@ -49,15 +49,15 @@ class Expression:
 
     pattern: re.Pattern[str]
 
-    def read(self, line: str) -> Report | str | None:
+    def read(self, line: str) -> RoundReport | str | None:
         """See `Reader`; a line that does not match is about something else."""
         match = self.pattern.search(line)
         if match is None:
             return None
         said: Mapping[str, str | None] = match.groupdict()
         try:
-            return Report(int(said["round"] or ""), _number(said.get("loss")), _count(said.get("samples")),
-                          _count(said.get("members")), _time(said.get("time")))
+            return RoundReport(int(said["round"] or ""), _number(said.get("loss")), _count(said.get("samples")),
+                               _count(said.get("members")), _time(said.get("time")))
         except ValueError as error:
             return f"a line that matches tells no round: {error}"
 
@@ -70,7 +70,7 @@ class JsonLines:
     """What of a round -> the key that it stands under, as it is or as a path with dots; by its own name where nothing
     is said."""
 
-    def read(self, line: str) -> Report | str | None:
+    def read(self, line: str) -> RoundReport | str | None:
         """See `Reader`."""
         if not line.strip():
             return None
@@ -82,8 +82,8 @@ class JsonLines:
         if said["round"] is None:
             return None
         try:
-            return Report(_whole(said["round"]), _finite(said["loss"]), _whole(said["samples"]),
-                          _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
+            return RoundReport(_whole(said["round"]), _finite(said["loss"]), _whole(said["samples"]),
+                               _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
         except (ValueError, OverflowError) as error:
             return f"a line with a round tells none: {error}"
 
@@ -162,14 +162,14 @@ def _time(text: str | None) -> float | None:
 
 def lint(lines: Sequence[str], readers: Sequence[Reader], now: datetime | None = None) -> Lint:
     """Read a log as a run would. `now`: when its last line was written, to hold its clock against."""
-    reports: list[Report] = []
+    reports: list[RoundReport] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
         for reader in readers:
             read = reader.read(line)
             if isinstance(read, str):
                 problems.append(f"line {number}: {read}")
-            elif isinstance(read, Report):
+            elif isinstance(read, RoundReport):
                 if reports and read.round <= reports[-1].round:
                     problems.append(f"line {number}: round {read.round} comes after round {reports[-1].round}: does "
                                     f"the expression match two kinds of lines, or did the trainer go back?")

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Steady, Step
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
-from diloco_chaos.harness.trainers.core.round_reports import Report
+from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 E = TypeVar("E", bound=Event)
 PATIENCE_S = 1.0
@@ -73,7 +73,7 @@ class Rounds:
         elif not self._coming and not any(other.alive for other in self._workers.values()):
             yield from self._finish(t, early=self._newest < self._target)
 
-    def on_report(self, worker: str, incarnation: int, report: Report, t: float) -> Iterator[Event]:
+    def on_report(self, worker: str, incarnation: int, report: RoundReport, t: float) -> Iterator[Event]:
         """A worker reported a round."""
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation or self._finished:

@@ -27,7 +27,7 @@ from diloco_chaos.harness.trainers.core.programs import (
     WRITTEN,
     PlaceholderError,
     Program,
-    Ready,
+    ReadyCheck,
     Restart,
     Service,
     link_name,
@@ -354,7 +354,7 @@ class CommandSettings(SimpleSettings):
         meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if spec.peers == "caught" else ()
         waits = spec.ready or ReadyWhen(port=spec.listens and not spec.worker)
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
-                       Ready(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
+                       ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
                        talks_to, meets, spec.processes, spec.state, spec.image, spec.stated)
 
     @cached_property

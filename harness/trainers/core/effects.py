@@ -78,7 +78,7 @@ class Snapshot(NamedTuple):
     meta: dict[str, Any]
 
 
-class Failpoint(NamedTuple):
+class AtFailpoint(NamedTuple):
     """A named point of the protocol at which the driver stops the process if it was told so."""
 
     point: str
@@ -98,4 +98,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Send | Close | Timer | Event | Working | Commit | Save | Snapshot | Failpoint | Compute | Stop
+Effect = Send | Close | Timer | Event | Working | Commit | Save | Snapshot | AtFailpoint | Compute | Stop

@@ -62,7 +62,7 @@ class PlaceholderError(ValueError):
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyCheck:
     """When a node counts as started."""
 
     port: bool = False
@@ -108,7 +108,7 @@ class Program:
     """Added to the harness' own environment."""
     cwd: str = ""
     """Where it runs; empty: where the harness does."""
-    ready: Ready = Ready()
+    ready: ReadyCheck = ReadyCheck()
     restart: Restart = "never"
     """What its scheduler does when it ends: nothing, start it again where it failed, or always."""
     restart_delay: float = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Report(NamedTuple):
+class RoundReport(NamedTuple):
     """A round that a worker says it has finished."""
 
     round: int
@@ -21,6 +21,6 @@ class Report(NamedTuple):
 class Lint(NamedTuple):
     """What is found in a log, and what is wrong with it."""
 
-    reports: Sequence[Report]
+    reports: Sequence[RoundReport]
     lines: int
     problems: Sequence[str]

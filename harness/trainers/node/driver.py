@@ -19,11 +19,11 @@ from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainers.core.effects import (
+    AtFailpoint,
     Close,
     Commit,
     Compute,
     Effect,
-    Failpoint,
     Save,
     Send,
     Snapshot,
@@ -108,7 +108,7 @@ class Driver:
             case Snapshot():
                 checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
                                 effect.tensors, effect.meta | {"t": self.now()})
-            case Failpoint():
+            case AtFailpoint():
                 self._hold(effect.point)
             case Compute():
                 self.compute(effect)

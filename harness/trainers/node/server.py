@@ -21,7 +21,7 @@ from diloco_chaos.harness.trainers.storage.workings import Workings
 from diloco_chaos.harness.trainers.wire.frames import MAX_HEADER, Decoder, FrameError
 from diloco_chaos.harness.trainers.wire.messages import Echo, Introduction, Message, Probe, Refused
 from diloco_chaos.harness.trainers.wire.token import matches
-from diloco_chaos.harness.trainers.wire.traffic import Traffic
+from diloco_chaos.harness.trainers.wire.traffic import TrafficCounter
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
@@ -41,7 +41,7 @@ class ServerDriver(Driver):
         self._names: dict[int, str] = {}  # of those who were admitted
         self._lobby, self._refusals = Lobby(), Refusals(tape.record, self.now)
         self._numbers = count(1)
-        self._traffic = Traffic()
+        self._traffic = TrafficCounter()
 
     async def run(self, host: str, port: int) -> None:
         """Serve until training is over.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from diloco_chaos.harness.base.http_server import Reply, Request, json_reply, refusal, serve
+from diloco_chaos.harness.base.http_server import HttpRequest, Reply, json_reply, refusal, serve
 
 PORT = 8080
 Status = Mapping[str, Any]
@@ -32,7 +32,7 @@ async def serve_status(host: str, port: int, status: Callable[[], Status]) -> as
     return await serve(host, port, partial(_reply, status), _IDLE_S, _MOST_OPEN)
 
 
-def _reply(status: Callable[[], Status], request: Request) -> Reply:
+def _reply(status: Callable[[], Status], request: HttpRequest) -> Reply:
     """The answer to one question; 503 for a node that is not well."""
     path = request.path.partition("?")[0]
     if request.method not in ("GET", "HEAD"):

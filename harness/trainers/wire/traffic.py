@@ -7,7 +7,7 @@ from collections import Counter
 from diloco_chaos.harness.record.tape import events
 
 
-class Traffic:
+class TrafficCounter:
     """Whole frames, headers included; running totals of one process, which it writes to its tape now and then."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.measure.scratch import LENGTHS, _paced, configured, curve, figures
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 
 
 @pytest.mark.parametrize("steps", LENGTHS)
@@ -24,7 +24,7 @@ def test_both_sides_process_as_many_tokens_from_the_same_seed(steps):
 
 def test_a_gap_is_told_in_percent_and_in_tokens():
     def point(tokens, loss):
-        return Point(number=0, processed=tokens, merged=tokens, t=0, loss=loss)
+        return LossPoint(number=0, processed=tokens, merged=tokens, t=0, loss=loss)
     synchronous = [point(0, 6.0), point(100, 4.0), point(200, 2.0)]
     found = figures([([point(200, 2.2)], synchronous), ([point(200, 2.4)], synchronous)])
     assert found["gap"]["values"] == pytest.approx([0.1, 0.2])

@@ -8,14 +8,14 @@ import pytest
 
 from benchmarks.tuning import training, tune, variants
 from benchmarks.tuning.variants import Row, Study, studied
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 STUDIES = variants.studies()
 
 
 def line(*losses, step_s=1.0):
-    return [Point(number=number, processed=100 * number, merged=100 * number, t=5 + step_s * number, loss=loss)
+    return [LossPoint(number=number, processed=100 * number, merged=100 * number, t=5 + step_s * number, loss=loss)
             for number, loss in enumerate(losses)]
 
 

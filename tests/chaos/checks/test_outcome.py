@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
-from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import LossPoint
 from recorded_events import an_event
 
 
@@ -152,8 +152,8 @@ def test_a_scenario_without_margins_has_no_use_for_it(calm):
     assert "loss_parity" not in calm.bounded("{}").describe()
 
 
-def _point(tokens: int, loss: float) -> Point:
-    return Point(number=0, processed=tokens, merged=2 * tokens, t=0, loss=loss)
+def _point(tokens: int, loss: float) -> LossPoint:
+    return LossPoint(number=0, processed=tokens, merged=2 * tokens, t=0, loss=loss)
 
 
 def test_a_curve_is_linear_between_its_snapshots_and_level_beyond_them():

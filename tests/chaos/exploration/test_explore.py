@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
-from diloco_chaos.chaos.exploration.corpus import ExplorationError, Seed, Tried
+from diloco_chaos.chaos.exploration.corpus import ExplorationError, Seed, TriedSchedule
 from diloco_chaos.chaos.exploration.explore import (
     ROUND,
     SCHEDULES,
     Exploration,
-    Job,
+    ExplorationJob,
     Search,
     as_json,
     attempt,
@@ -32,7 +32,7 @@ from diloco_chaos.chaos.exploration.report import show
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.base.workers import InProcess, Processes
+from diloco_chaos.harness.base.workers import InProcess, WorkerProcesses
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -62,14 +62,14 @@ def fingerprint(folder):
 
 def test_the_results_do_not_depend_on_the_number_of_workers(tmp_path):
     explore(Search(BASE, 3), tmp_path / "one", InProcess(SCHEDULES), runs=24)
-    pool = Processes(SCHEDULES, 2)
+    pool = WorkerProcesses(SCHEDULES, 2)
     explore(Search(BASE, 3), tmp_path / "two", pool, runs=24)
     pool.close()
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
 
 
 def test_a_worker_that_is_killed_loses_no_result(tmp_path):
-    pool = Processes(SCHEDULES, 2)
+    pool = WorkerProcesses(SCHEDULES, 2)
     killed = []
 
     def kill_once(state):
@@ -169,7 +169,7 @@ def test_a_seed_has_the_cluster_that_it_was_drawn_with(tmp_path, monkeypatch):
 
 def test_a_run_is_judged_without_the_faults_whose_moment_never_came():
     never = {"kill": "learner-1", "when": {"node": "syncer", "event": "hello", "count": 3}, "restart_after": "1s"}
-    job = Job(number=0, scenario=as_json(BASE), faults=(never,))
+    job = ExplorationJob(number=0, scenario=as_json(BASE), faults=(never,))
     tried = attempt(job)
     assert tried.outcome == "finished"
     assert not any("never" in why for _, why in tried.undecided)
@@ -189,8 +189,8 @@ def shown(*undecided, found=False):
     """What is said of schedules that left these checks undecided, and the exit code."""
     def why(checks, number):
         return [(check, f"f{number}: it took {number}.5 s") for check in checks]
-    state = Exploration([Tried(number=number, faults=(), outcome="finished", undecided=why(checks, number),
-                               failed=("uptime",) if found and not number else ())
+    state = Exploration([TriedSchedule(number=number, faults=(), outcome="finished", undecided=why(checks, number),
+                                       failed=("uptime",) if found and not number else ())
                          for number, checks in enumerate(undecided)])
     if found:
         state.found["uptime"] = state.tried[0], Path("uptime.yaml")
@@ -232,8 +232,8 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
 
 def test_a_run_that_crashes_is_a_find(monkeypatch):
     monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.simulate", lambda plan: 1 / 0)
-    job = Job(number=7, scenario=BASE.model_dump_json(by_alias=True, exclude_unset=True),
-              faults=({"kill": "learner-1", "at": "3s", "restart_after": "1s"},))
+    job = ExplorationJob(number=7, scenario=BASE.model_dump_json(by_alias=True, exclude_unset=True),
+                         faults=({"kill": "learner-1", "at": "3s", "restart_after": "1s"},))
     tried = attempt(job)
     assert tried.failed == ("crashed",)
     assert "ZeroDivisionError" in tried.evidence[0]

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from diloco_chaos.chaos.report.repeat import Rate, show, wilson
+from diloco_chaos.chaos.report.repeat import PassRate, show, wilson
 
 
 @pytest.mark.parametrize(("passed", "count", "low", "high"), [
@@ -15,7 +15,7 @@ def test_the_interval_is_wilsons(passed, count, low, high):
 
 
 def test_runs_that_prove_nothing_are_not_counted_but_told():
-    rate = Rate("storm", [(0, 0, "runs/a", ""), (1, 1, "runs/b", "goodput failed"), (2, 3, "runs/c", "too busy")])
+    rate = PassRate("storm", [(0, 0, "runs/a", ""), (1, 1, "runs/b", "goodput failed"), (2, 3, "runs/c", "too busy")])
     assert (rate.passed, rate.judged, rate.exit_code) == (1, 2, 1)
     out = io.StringIO()
     show(rate, Console(file=out, width=80))
@@ -25,4 +25,4 @@ def test_runs_that_prove_nothing_are_not_counted_but_told():
 
 @pytest.mark.parametrize(("codes", "exit_code"), [([0, 0], 0), ([0, 3], 3), ([3, 1], 1), ([1, 130], 130)])
 def test_the_worst_run_decides_the_exit_code(codes, exit_code):
-    assert Rate("x", [(seed, code, "", "") for seed, code in enumerate(codes)]).exit_code == exit_code
+    assert PassRate("x", [(seed, code, "", "") for seed, code in enumerate(codes)]).exit_code == exit_code

@@ -14,7 +14,7 @@ from diloco_chaos.chaos.report.causes import causes, why
 from diloco_chaos.chaos.report.model import model_of
 from diloco_chaos.chaos.report.story import headline
 from diloco_chaos.chaos.report.terminal import show
-from diloco_chaos.chaos.runner.experiment import Outcome
+from diloco_chaos.chaos.runner.experiment import RunOutcome
 from diloco_chaos.harness.base.lines import line
 
 
@@ -138,7 +138,7 @@ def test_moments_are_moved_and_durations_are_not(results, words, shown_as):
 
 def test_a_deadline_is_no_moment(results):
     passed = "the deadline of 12.25 s passed before training was over"
-    result = replace(results[0], judgement=Judgement(checks=[]), outcome=Outcome("deadline", passed))
+    result = replace(results[0], judgement=Judgement(checks=[]), outcome=RunOutcome("deadline", passed))
     assert headline(result) == passed
     assert passed in lines_of(result)
 

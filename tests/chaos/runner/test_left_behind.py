@@ -18,7 +18,7 @@ from diloco_chaos.faults import FAULTS, Composite
 from diloco_chaos.harness.base.processes import identity, state, with_token
 from diloco_chaos.harness.places.base import EVERYWHERE
 from diloco_chaos.harness.places.local import link_server
-from diloco_chaos.harness.places.local.link_server import LinkServer
+from diloco_chaos.harness.places.local.link_server import LocalLinkServer
 from diloco_chaos.harness.record.undo_log import read, undo_logs_folder
 
 WITHIN_S = 5.0
@@ -371,7 +371,7 @@ def test_a_real_server_whose_port_another_one_took_first_is_not_mistaken_for_our
         slow = tmp_path / "toxiproxy-server"
         slow.write_text(f"#!/bin/sh\nsleep 0.3\nexec {sys.executable} -m diloco_chaos.harness.links.server --port $4\n")
         slow.chmod(0o755)
-        server = LinkServer(tmp_path, spawn, lambda: "", binary=str(slow))
+        server = LocalLinkServer(tmp_path, spawn, lambda: "", binary=str(slow))
         assert server.api != f"127.0.0.1:{taken}"
         assert server.identity.pid == started[-1].pid
     finally:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
+from diloco_chaos.chaos.runner.orchestrator import Abort, EndRun, Heal, Inject, Orchestrator
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from recorded_events import an_event
@@ -74,13 +74,13 @@ def test_a_kill_needs_no_healing():
 
 
 def test_the_deadline_ends_a_run_that_never_was_steady():
-    assert orchestrator([], "5s").on_time(5) == [End("deadline")]
+    assert orchestrator([], "5s").on_time(5) == [EndRun("deadline")]
 
 
 def test_nothing_comes_after_the_end_of_training():
     machine = orchestrator(["{kill: learner-1, at: 30s}"])
     machine.on_event(event(1, "steady"))
-    assert machine.on_event(event(9, "finished")) == [End("finished")]
+    assert machine.on_event(event(9, "finished")) == [EndRun("finished")]
     assert machine.on_time(40) == []
 
 
@@ -150,7 +150,7 @@ def test_an_abort_undoes_what_is_on_injects_no_more_and_gives_up_after_the_time_
     assert "above 4" in actions[0].why
     assert machine.on_event(event(3.1, "step", "learner-3", loss=9.0)) == []
     assert machine.on_time(8) == []
-    assert machine.on_time(9) == [End("aborted")]
+    assert machine.on_time(9) == [EndRun("aborted")]
 
 
 def test_a_loss_that_is_no_number_is_above_any_bound_until_there_is_one_again():

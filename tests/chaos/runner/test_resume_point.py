@@ -8,7 +8,7 @@ from diloco_chaos.chaos.checks import judge
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import plans, scenario
-from diloco_chaos.chaos.runner.resume_point import Origin, checkpoints_of
+from diloco_chaos.chaos.runner.resume_point import ResumePoint, checkpoints_of
 from diloco_chaos.chaos.runner.simulate import data_file, performed
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -68,7 +68,7 @@ def test_nothing_is_lost_and_nothing_done_twice(cluster):
     done, tape, cuts = ended(plan)
     assert cuts
     for cut in cuts:
-        origin = Origin(plan, tape, "before", cut)
+        origin = ResumePoint(plan, tape, "before", cut)
         history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
         assert {verdict.name: verdict.verdict for verdict in judge(history).checks} == dict.fromkeys(
@@ -87,7 +87,7 @@ def test_data_parallelism_goes_on_from_a_checkpoint_of_the_hub_and_comes_to_the_
     done, tape, cuts = ended(plan)
     assert len(cuts) > 1
     for cut in cuts:
-        origin = Origin(plan, tape, "before", cut)
+        origin = ResumePoint(plan, tape, "before", cut)
         assert origin.incarnations == {"syncer": 1, "learner-1": 1, "learner-2": 1, "learner-3": 1}
         history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
@@ -109,7 +109,7 @@ def test_it_goes_on_whatever_was_broken(cluster, data):
     plan = data.draw(plans(learners=3, max_faults=4, budget="100 steps", checkpoint_interval=15, **cluster))
     done, tape, cuts = ended(plan)
     for cut in cuts:
-        origin = Origin(plan, tape, "before", cut)
+        origin = ResumePoint(plan, tape, "before", cut)
         assert_consistent(origin, done.stage.checkpoints[cut])
         history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
@@ -136,7 +136,7 @@ def test_what_is_lost_after_it_is_not_made_good_by_what_is_old():
                         "          checkpoint_interval: 20}\n"
                         "faults:\n  - {delete: syncer, files: 2, mirrors: true, at: 6s}\n"), 0)
     done, tape, cuts = ended(plan)
-    again = performed(plan, origin=Origin(plan, tape, "before", cuts[0]), parts=done.stage.checkpoints[cuts[0]])
+    again = performed(plan, origin=ResumePoint(plan, tape, "before", cuts[0]), parts=done.stage.checkpoints[cuts[0]])
     assert again.outcome.kind == done.outcome.kind == "broken"
     refused, = again.stage.tape().of(RefusedCheckpoint)
     assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused.reason
@@ -159,7 +159,7 @@ def behind_a_cut(node, point, counts):
                                                       ("syncer", "checkpoint.before_rename", 124)])
 def test_a_fault_at_a_point_of_the_protocol_comes_when_it_would_have(node, point, count):
     count, plan, done, tape, came, cut = next(behind_a_cut(node, point, range(count, count + 10)))
-    again = gone_on(plan, Origin(plan, tape, "before", cut), done.stage.checkpoints[cut])
+    again = gone_on(plan, ResumePoint(plan, tape, "before", cut), done.stage.checkpoints[cut])
     assert again.tape.of(Failpoint)[0].count == count
     assert again.spans[0].injected == pytest.approx(came, abs=4)  # it takes as long until everybody is there again
 
@@ -167,7 +167,7 @@ def test_a_fault_at_a_point_of_the_protocol_comes_when_it_would_have(node, point
 def test_what_lay_after_it_is_told():
     plan = plan_with()
     _, tape, cuts = ended(plan)
-    origin = Origin(plan, tape, "before", cuts[-1])
+    origin = ResumePoint(plan, tape, "before", cuts[-1])
     cut = next(event for event in tape.of(CheckpointBegun) if event.checkpoint == cuts[-1])
     for (name, number), (begin, end) in origin.lost.steps.items():
         part = next(event for event in tape.of(CheckpointPart, node=name) if event.checkpoint == cuts[-1])
@@ -187,7 +187,7 @@ def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_
     cuts = [event for event in tape.of(CheckpointBegun) if event.checkpoint in checkpoints_of(tape)]
     spans = History(plan, tape).spans
     on = next(cut for cut in cuts if spans[1].injected < cut.t < spans[1].ended)
-    origin = Origin(plan, tape, "before", on.checkpoint)
+    origin = ResumePoint(plan, tape, "before", on.checkpoint)
     assert origin.over == {"f1"}
     assert not [event for event in origin.events if getattr(event, "fault", "") in ("f2", "f3")]
     assert [words.split(",")[0] for words in origin.lost.faults] == [
@@ -200,14 +200,14 @@ def test_who_was_gone_for_good_or_had_not_come_yet_is_not_started():
     early = next(event.checkpoint for event in tape.of(CheckpointBegun)
                  if event.checkpoint in checkpoints_of(tape)
                  and History(plan, tape).spans[0].injected < event.t < History(plan, tape).spans[1].injected)
-    assert Origin(plan, tape, "before", early).incarnations == {"syncer": 1, "learner-2": 0, "learner-3": 0}
+    assert ResumePoint(plan, tape, "before", early).incarnations == {"syncer": 1, "learner-2": 0, "learner-3": 0}
 
 
 def test_who_was_no_part_of_it_begins_anew_and_its_process_has_crashed():
     plan = plan_with({"partition": "learner-2", "at": "2s", "for": "4s"})
     _, tape, _ = ended(plan)
     cut = next(event.checkpoint for event in tape.of(CheckpointBegun) if "learner-2" not in event.nodes)
-    origin = Origin(plan, tape, "before", cut)
+    origin = ResumePoint(plan, tape, "before", cut)
     assert origin.incarnations == {"syncer": 1, "learner-1": 0, "learner-2": 1, "learner-3": 0}
     assert origin.ended == [("learner-2", 0), ("syncer", 0)]
 
@@ -215,9 +215,9 @@ def test_who_was_no_part_of_it_begins_anew_and_its_process_has_crashed():
 def test_a_run_that_went_on_can_go_on_again_from_where_it_did():
     plan = plan_with()
     done, tape, cuts = ended(plan)
-    origin = Origin(plan, tape, "before", cuts[-1])
+    origin = ResumePoint(plan, tape, "before", cuts[-1])
     kept = Tape(origin.begun)
-    again = Origin(plan, kept, "second", checkpoints_of(kept)[0])
+    again = ResumePoint(plan, kept, "second", checkpoints_of(kept)[0])
     assert (again.checkpoint, again.events) == (cuts[-1], origin.events)
     history = gone_on(plan, again, done.stage.checkpoints[cuts[-1]])
     assert_the_same_bit_for_bit(history)

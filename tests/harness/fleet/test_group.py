@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.fleet.group import Events, Rules, trained
+from diloco_chaos.harness.fleet.group import Events, GroupRules, trained
 
-ELASTIC = Rules(needed=1, fixed=None, after_loss=10, after_return=5, again=20, checkpoint_every=0, checkpoint_cost=0,
-                pace=1.0, straggler=0.5)
-RIGID = Rules(needed=0, fixed=4, after_loss=10, after_return=0, again=10, checkpoint_every=0, checkpoint_cost=0,
-              pace=1.0, straggler=0.5)
+ELASTIC = GroupRules(needed=1, fixed=None, after_loss=10, after_return=5, again=20, checkpoint_every=0,
+                     checkpoint_cost=0, pace=1.0, straggler=0.5)
+RIGID = GroupRules(needed=0, fixed=4, after_loss=10, after_return=0, again=10, checkpoint_every=0, checkpoint_cost=0,
+                   pace=1.0, straggler=0.5)
 
 
 def accounts(rules, *events, slices=4, at_first=4, horizon=100.0):

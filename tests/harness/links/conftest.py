@@ -88,7 +88,7 @@ def container_server() -> Iterator[LinkServerProcess]:
     """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
     from diloco_chaos.harness.places.base import ClusterError
     from diloco_chaos.harness.places.compose import compose_file
-    from diloco_chaos.harness.places.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import DockerEngine
     from diloco_chaos.harness.places.compose.readiness import must_be_ready
     try:
         must_be_ready()
@@ -98,7 +98,7 @@ def container_server() -> Iterator[LinkServerProcess]:
         pytest.skip(f"no engine for containers: {error}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    engine = Engine()
+    engine = DockerEngine()
     container = engine.client.containers.run(
         compose_file.service(compose_file.find(), "toxiproxy")["image"], network_mode="host", detach=True,
         command=["-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.links.flow import Flow
-from diloco_chaos.harness.links.metrics import Traffic
+from diloco_chaos.harness.links.flow import LinkFlow
+from diloco_chaos.harness.links.metrics import LinkTraffic
 from diloco_chaos.harness.links.toxics import (
     Attributes,
     BandwidthAttributes,
@@ -57,11 +57,11 @@ class Bench:
         self.reading = True
         self.sent: list[tuple[float, bytes]] = []
         self.told: list[str] = []
-        self.traffic = Traffic()
+        self.traffic = LinkTraffic()
         loop: Any = self
-        self.flow = Flow(loop, loop, loop, random.Random(0), self.traffic,
-                         on_end=self._tell("end"), on_silence=self._tell("silence"),
-                         on_reset=self._tell("reset"), on_limit=self._tell("limit"))
+        self.flow = LinkFlow(loop, loop, loop, random.Random(0), self.traffic,
+                             on_end=self._tell("end"), on_silence=self._tell("silence"),
+                             on_reset=self._tell("reset"), on_limit=self._tell("limit"))
         self.set(*toxics)
 
     def set(self, *toxics: Attributes) -> None:
@@ -128,7 +128,7 @@ def test_whatever_happens_all_bytes_arrive_in_order_and_then_the_end(steps: list
     bench.wait(3600)
     assert bench.received == fed
     assert bench.told == ["end"]
-    assert bench.traffic == Traffic(len(fed), len(fed))
+    assert bench.traffic == LinkTraffic(len(fed), len(fed))
     assert not any(not timer.cancelled for timer in bench.timers)
 
 

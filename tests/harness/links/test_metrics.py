@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diloco_chaos.harness.links.client import Links
-from diloco_chaos.harness.links.metrics import Metrics, Traffic
+from diloco_chaos.harness.links.metrics import LinkTraffic, Metrics
 from diloco_chaos.harness.links.toxic import Toxic
 
 Api = Callable[..., tuple[int, Any]]
@@ -93,4 +93,4 @@ def test_the_same_labels_share_their_counters() -> None:
     metrics, labels = Metrics(), {"direction": "upstream", "listener": "l", "proxy": "a", "upstream": "u"}
     metrics.traffic(**labels).sent += 1
     metrics.traffic(**labels).sent += 1
-    assert metrics.traffic(**labels) == Traffic(0, 2)
+    assert metrics.traffic(**labels) == LinkTraffic(0, 2)

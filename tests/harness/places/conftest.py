@@ -11,7 +11,7 @@ import pytest
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.places.compose import compose_cli
-from diloco_chaos.harness.places.compose.engine import Engine, run_label
+from diloco_chaos.harness.places.compose.engine import DockerEngine, run_label
 from diloco_chaos.harness.places.compose.readiness import must_be_ready
 from diloco_chaos.harness.places.compose.site import ComposeSite
 from diloco_chaos.harness.places.local.site import LocalSite
@@ -263,7 +263,7 @@ def engine():
     they fail instead."""
     try:
         must_be_ready()
-        found = Engine()
+        found = DockerEngine()
     except ClusterError as error:
         refuse(f"no engine for containers: {error}")
     yield found

@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from diloco_chaos.harness.record.reaper import Healed
+from diloco_chaos.harness.record.reaper import HealedRun
 from diloco_chaos.harness.record.reaper import heal as healed
 from diloco_chaos.harness.record.undo_log import UndoLogError, read
 from packages import installed
@@ -85,7 +85,7 @@ def test_a_place_of_another_package_heals_what_it_left(tmp_path):
 def test_what_was_undone_is_not_owed_whatever_its_words(tmp_path):
     path = undo_log(tmp_path, unplug(1, "NOT UNDONE: b7"))
     with installed(tmp_path / "site", "acme-places", ENTRY, acme_places=ACME):
-        assert healed(path) == [Healed("NOT UNDONE: b7 unplugged")]
+        assert healed(path) == [HealedRun("NOT UNDONE: b7 unplugged")]
     assert not path.exists()
 
 

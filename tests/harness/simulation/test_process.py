@@ -13,7 +13,7 @@ from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.record.tape.events import Custom, Step, Upload
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.trainer.protocol.messages import Clock, OuterGradient
-from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Failpoint, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import AtFailpoint, Close, Commit, Compute, Send, Stop, Timer
 from recorded_events import a_part, an_event
 
 NAME = "fragment-00.safetensors"
@@ -60,7 +60,7 @@ def test_stopped_twice_a_computation_stands_still_once(machines):
 
 
 def test_a_computation_loses_no_time_to_a_hold_right_after_a_stop(machines):
-    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_message": [[Failpoint("point")]]},
+    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_message": [[AtFailpoint("point")]]},
                     server={"on_lost": [], "on_timer": [[Send(CLOCK, to=1)]], "start": [[Timer("t", 0.5)]]},
                     holds={"point": 1})
     both.at(0.3).client.freeze()
@@ -256,8 +256,8 @@ def test_a_rest_whose_connection_has_ended_meanwhile_is_not_sent_on_another(mach
 
 
 def test_a_point_is_counted_only_in_the_steady_state(machines):
-    both = machines(client={"on_connected": [[Timer("t", 1.0), Failpoint("point")]],
-                            "on_timer": [[Failpoint("point")]]},
+    both = machines(client={"on_connected": [[Timer("t", 1.0), AtFailpoint("point")]],
+                            "on_timer": [[AtFailpoint("point")]]},
                     holds={"point": 1})
     both.client_core.steady = False
     both.at(0.5)
@@ -268,7 +268,7 @@ def test_a_point_is_counted_only_in_the_steady_state(machines):
 
 
 def test_the_nth_time_counts_and_never_again(machines):
-    both = machines(client={"on_connected": [[Failpoint("point")] * 5]}, holds={"point": 3})
+    both = machines(client={"on_connected": [[AtFailpoint("point")] * 5]}, holds={"point": 3})
     both.at(1.0)
     assert [fields for _, fields in both.of("failpoint")] == [{"point": "point", "count": 3}]
     both.client.thaw()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.simulation.network import Network
+from diloco_chaos.harness.simulation.network import SimulatedNetwork
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.shared_link import SharedLink
 from diloco_chaos.harness.simulation.world import World
@@ -116,7 +116,7 @@ class Site:
 
     def __init__(self):
         self.world = World(0)
-        self.network = Network(self.world, Parameters(delay=0.001, jitter=0.0))
+        self.network = SimulatedNetwork(self.world, Parameters(delay=0.001, jitter=0.0))
         self.server, self.client = Witness(self.world), Witness(self.world)
         self.lines = {}
         for number, name in enumerate("abc"):

@@ -4,7 +4,7 @@ import pytest
 
 from diloco_chaos.chaos.fleet.sweeps.cell import CELLS, Cell, measure, measured
 from diloco_chaos.chaos.fleet.sweeps.ways import WAYS, cluster_of, links, words
-from diloco_chaos.harness.base.workers import InProcess, Processes
+from diloco_chaos.harness.base.workers import InProcess, WorkerProcesses
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.model.spec import MODELS
 
@@ -51,7 +51,7 @@ def test_what_was_learned_is_the_share_of_the_loss_above_its_floor_that_is_gone(
 
 def test_results_are_those_of_their_cells_and_the_same_in_other_processes():
     cells = {"narrow": cell(grace=0.0), "blocking": cell("diloco")}
-    workers = Processes(CELLS, 2)
+    workers = WorkerProcesses(CELLS, 2)
     try:
         found = measured(list(cells), cells.__getitem__, workers)
         assert list(found) == ["narrow", "blocking"]

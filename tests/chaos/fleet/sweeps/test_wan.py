@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
-from diloco_chaos.chaos.fleet.sweeps.wan import Place, Wan, WanRow, least_rate, swept
+from diloco_chaos.chaos.fleet.sweeps.wan import Wan, WanRound, WanRow, least_rate, swept
 from diloco_chaos.harness.base.workers import InProcess
 
 SMALL = {"sites": 2, "step_time": "100ms", "parameters": ("1M",)}
@@ -16,7 +16,7 @@ def rows(**asked):
 
 def test_a_narrow_link_takes_more_from_who_sends_every_gradient():
     narrow, wide = rows(rtt=("20ms",), rate=(0.02, 10.0), link=("own",), mode=("data_parallel", "decoupled"))
-    assert narrow.place == Place(1_000_000, "own", 0.02, 0.02)
+    assert narrow.place == WanRound(1_000_000, "own", 0.02, 0.02)
     assert narrow.kept["data_parallel"] < 0.1 < 0.9 < narrow.kept["decoupled"]
     assert wide.kept["decoupled"] == pytest.approx(1, abs=0.05)
     assert wide.kept["data_parallel"] > 0.5
@@ -42,7 +42,7 @@ def test_who_waits_behind_a_busy_link_says_where_it_is_as_soon_as_it_is_free():
 
 
 def row(rate, kept):
-    return WanRow(Place(1, "own", 0.1, rate), {"decoupled": kept})
+    return WanRow(WanRound(1, "own", 0.1, rate), {"decoupled": kept})
 
 
 @pytest.mark.parametrize(("kept", "least"), [

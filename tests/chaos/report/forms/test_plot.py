@@ -4,11 +4,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg, rasterized
+from diloco_chaos.chaos.report.forms.plot import PlottedLine, PlottedShare, plot_svg, rasterized
 
 SVG = "{http://www.w3.org/2000/svg}"
-LINES = [Line("one", [Point(1, 0.5, 0.1), Point(10, 0.25, 0.0), Point(100, 0.2, 0.0)]),
-         Line("two <&>", [Point(1, 0.9, 0.0), Point(100, 0.21, 0.0)])]
+LINES = [PlottedLine("one", [PlottedShare(1, 0.5, 0.1), PlottedShare(10, 0.25, 0.0), PlottedShare(100, 0.2, 0.0)]),
+         PlottedLine("two <&>", [PlottedShare(1, 0.9, 0.0), PlottedShare(100, 0.21, 0.0)])]
 
 
 def drawn(lines=LINES):
@@ -35,13 +35,13 @@ def test_labels_that_would_lie_on_each_other_are_moved_apart():
 
 
 def test_near_values_have_an_axis_that_is_even():
-    ticks = texts(drawn([Line("one", [Point(1, 0.5, 0), Point(2, 0.5, 0), Point(3, 0.5, 0)])]))
+    ticks = texts(drawn([PlottedLine("one", [PlottedShare(x, 0.5, 0) for x in (1, 2, 3)])]))
     places = [float(ticks[text].get("x")) for text in "123"]
     assert places[1] - places[0] == pytest.approx(places[2] - places[1])
 
 
 def test_a_single_value_is_drawn():
-    assert len(list(drawn([Line("one", [Point(5, 0.5, 0.1)])]).iter(f"{SVG}circle"))) == 1
+    assert len(list(drawn([PlottedLine("one", [PlottedShare(5, 0.5, 0.1)])]).iter(f"{SVG}circle"))) == 1
 
 
 def test_it_can_be_made_a_picture():

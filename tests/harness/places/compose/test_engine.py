@@ -11,14 +11,22 @@ import pytest
 
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.places.compose import engine as engines
-from diloco_chaos.harness.places.compose.engine import HARNESS, RUN, Engine, EngineError, Labels, dead_runs, run_label
+from diloco_chaos.harness.places.compose.engine import (
+    HARNESS,
+    RUN,
+    DockerEngine,
+    EngineError,
+    Labels,
+    dead_runs,
+    run_label,
+)
 
 IMAGE = "python:3.11-slim"
 
 
 def refused(url=""):
     with pytest.raises(EngineError) as error:
-        Engine(url)
+        DockerEngine(url)
     return str(error.value)
 
 
@@ -95,7 +103,7 @@ def test_an_engine_that_cant_share_this_machine_is_refused(monkeypatch, info, wo
     if words:
         assert words in refused("unix:///x")
     else:
-        assert Engine("unix:///x").version == "1"
+        assert DockerEngine("unix:///x").version == "1"
 
 
 def test_an_image_that_is_missing_is_named_with_how_to_get_it(engine):
@@ -216,7 +224,7 @@ def test_a_run_without_a_label_is_refused_and_nothing_is_looked_for(monkeypatch)
                                    info=lambda: {"KernelVersion": os.uname().release})
     monkeypatch.setattr(engines, "_connected", lambda url: client)  # never a real one: it would remove all runs
     with pytest.raises((EngineError, ValueError)):
-        Engine("unix:///x").remove("")
+        DockerEngine("unix:///x").remove("")
     assert asked == []
 
 

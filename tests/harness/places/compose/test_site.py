@@ -16,7 +16,7 @@ from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import Disks, LinkServer, MemoryLimits, Network
 from diloco_chaos.harness.places.compose import readiness
-from diloco_chaos.harness.places.compose.engine import ContainerWatch, Engine, EngineError
+from diloco_chaos.harness.places.compose.engine import ContainerWatch, DockerEngine, EngineError
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.record.reaper import heal
 from diloco_chaos.harness.record.undo_log import Opened, read
@@ -673,7 +673,7 @@ def test_a_disk_of_its_own_is_for_nodes_that_others_connect_to(contained):
 
 
 def test_everything_is_ready_here(engine):
-    assert isinstance(engine, Engine)
+    assert isinstance(engine, DockerEngine)
     assert engine.version
 
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from diloco_chaos.harness.places.kubernetes.api import Api, AwayError, KubernetesError, asked
+from diloco_chaos.harness.places.kubernetes.api import ApiAwayError, KubernetesApi, KubernetesError, asked
 from diloco_chaos.harness.places.kubernetes.watch import in_words
 
 
@@ -26,7 +26,7 @@ def test_what_is_refused_comes_with_a_remedy(said, remedy):
 
 
 def test_an_api_server_that_is_away_is_told_apart():
-    with pytest.raises(AwayError), asked("look"):
+    with pytest.raises(ApiAwayError), asked("look"):
         raise ApiException(status=503)
 
 
@@ -38,8 +38,8 @@ def test_one_that_can_not_be_reached_is_told_in_a_sentence(tmp_path, monkeypatch
         clusters: [{{name: lab, cluster: {{server: "http://127.0.0.1:{port}"}}}}],
         contexts: [{{name: lab, context: {{cluster: lab, user: me}}}}]}}""")
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
-    api = Api("lab")
-    with pytest.raises(AwayError) as told:
+    api = KubernetesApi("lab")
+    with pytest.raises(ApiAwayError) as told:
         api.version()
     api.close()
     assert str(told.value) == ("look at lab: the API server does not answer (Connection refused). Is that cluster up, "

@@ -20,7 +20,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import Drains, Machines, Pods, Watched
 from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.places.kubernetes import site as module
-from diloco_chaos.harness.places.kubernetes.api import PART, AwayError, KubernetesError
+from diloco_chaos.harness.places.kubernetes.api import PART, ApiAwayError, KubernetesError
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.remote import agent
 from diloco_chaos.harness.record.tape.events import Start
@@ -55,7 +55,7 @@ class FakeApi:
 
     def _must_answer(self):
         if self.away:
-            raise AwayError("the API server does not answer")
+            raise ApiAwayError("the API server does not answer")
 
     def make(self, namespace, what):
         self._must_answer()

@@ -18,7 +18,7 @@ import pytest
 
 from diloco_chaos.harness.places.remote import agent
 from diloco_chaos.harness.places.remote.agent import GROWING, WHOLE
-from diloco_chaos.harness.places.remote.connection import AgentError, Connection, GoneError
+from diloco_chaos.harness.places.remote.connection import AgentConnection, AgentError, GoneError
 
 TOKEN = "0123456789abcdef"
 WITHIN_S = 20.0
@@ -49,7 +49,7 @@ class Place:
         self.connections = []
 
     def connect(self, token=TOKEN, node="worker"):
-        made = Connection(node, self.here, token, lambda: socket.create_connection(("127.0.0.1", self.port), 1.0))
+        made = AgentConnection(node, self.here, token, lambda: socket.create_connection(("127.0.0.1", self.port), 1.0))
         self.connections.append(made)
         return made
 
@@ -259,7 +259,7 @@ def test_a_node_that_was_taken_over_and_sends_garbage_is_connected_with_again(tm
     answers = [garbage, b'{"boot": "here", "began": 1.5}\n']
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(WITHIN_S)
-        one = Connection("worker", tmp_path, TOKEN, lambda: socket.create_connection(server.getsockname(), 5.0))
+        one = AgentConnection("worker", tmp_path, TOKEN, lambda: socket.create_connection(server.getsockname(), 5.0))
         for answer in answers:
             taken, _ = server.accept()
             taken.makefile("rb").readline()

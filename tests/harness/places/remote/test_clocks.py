@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.remote.clocks import Clock, Comparing, Reading
+from diloco_chaos.harness.places.remote.clocks import Comparing, Reading, RemoteClock
 
 DELAY = st.floats(0.0, 0.5)
 
@@ -30,7 +30,7 @@ class Elsewhere:
 @given(st.floats(-1e6, 1e6), st.floats(-5e-5, 5e-5), st.lists(st.tuples(st.floats(0.1, 30.0), DELAY, DELAY), min_size=1,
                                                               max_size=40))
 def test_it_is_ahead_by_what_is_said_give_or_take_the_error(skew, drift, exchanges):
-    other, clock, now = Elsewhere(skew, drift), Clock(), 1000.0
+    other, clock, now = Elsewhere(skew, drift), RemoteClock(), 1000.0
     for pause, there, back in exchanges:
         now += pause
         clock.add(other.exchange(now, there, back))
@@ -40,14 +40,14 @@ def test_it_is_ahead_by_what_is_said_give_or_take_the_error(skew, drift, exchang
 
 
 def test_of_several_the_quickest_is_believed():
-    other, clock = Elsewhere(5.0, 0.0), Clock()
+    other, clock = Elsewhere(5.0, 0.0), RemoteClock()
     for there in (0.3, 0.001, 0.2):
         clock.add(other.exchange(10.0, there, 0.0005))
     assert clock.best(10.0).error < 0.001
 
 
 def test_what_was_known_long_ago_is_known_less_well():
-    clock = Clock()
+    clock = RemoteClock()
     clock.add(Reading(0.0, 1.0, 0.001))
     assert clock.best(100.0).error == pytest.approx(0.011)
 

@@ -7,7 +7,7 @@ from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
-from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.coordinator.rounds import FragmentContribution
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
 
 STEPS = 8
@@ -18,7 +18,7 @@ def tensors(random):
 
 
 def answered(learner, base, delta):
-    return Contribution(learner, 0, base, 1, STEPS, STEPS, 512, digest(delta), 0.0, delta)
+    return FragmentContribution(learner, 0, base, 1, STEPS, STEPS, 512, digest(delta), 0.0, delta)
 
 
 def plain(**settings):

@@ -7,7 +7,7 @@ from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.tape.events import Event, Recovering
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator import peer_recovery
-from diloco_chaos.harness.trainer.coordinator.plausible import Origin
+from diloco_chaos.harness.trainer.coordinator.plausible import LearnerOrigin
 from diloco_chaos.harness.trainer.coordinator.rounds import LearnerSession
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Donate, Donation
 from diloco_chaos.harness.trainers.core.effects import Send
@@ -134,7 +134,7 @@ def test_whoever_takes_the_newcomers_place_meanwhile_is_brought_up_to_date_too(r
 
 
 def test_only_who_was_told_all_that_is_committed_is_a_donor():
-    origin = Origin(0.0, 5, 0, 0)
+    origin = LearnerOrigin(0.0, 5, 0, 0)
     peers = {name: LearnerSession(name, 0, connection, 5, 5, [0, 0], 0.0, holds, origin) for name, connection,
              holds in (
         ("a", 1, [-1, -1]), ("b", 2, [3, 1]), ("c", None, [3, 2]), ("d", 4, [3, 2]),

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
-from diloco_chaos.harness.trainer.coordinator.plausible import Origin, of_hello, of_report
+from diloco_chaos.harness.trainer.coordinator.plausible import LearnerOrigin, of_hello, of_report
 from diloco_chaos.harness.trainer.protocol.messages import Hello, Report
 
 CONFIG = TrainerConfig(model="quadratic", fragments=4, step_time="100ms", variance=0.1)
 EACH = CONFIG.tokens_per_step_of("learner-1")
 AT, VERSIONS = 50.0, [9, 9, 9, 8]
-ORIGIN = Origin(AT, 400, 300 * EACH, 420)
+ORIGIN = LearnerOrigin(AT, 400, 300 * EACH, 420)
 
 
 def report(steps=10, **other):
@@ -32,7 +32,7 @@ def test_an_honest_learner_is_believed_however_long_its_reports_were_under_way(s
 
 
 def test_one_that_has_just_begun_is_believed_where_it_began_before_it_was_sent_where_training_is():
-    fresh = Origin(AT, 400, 0, 50)
+    fresh = LearnerOrigin(AT, 400, 0, 50)
     assert of(Report(step=398, tokens=3 * EACH, position=53, fragments=[(8, 0, 0)] * 4), origin=fresh) == ""
     assert of(Report(step=405, tokens=5 * EACH, position=55, fragments=[(8, 0, 0)] * 4), origin=fresh) == ""
 

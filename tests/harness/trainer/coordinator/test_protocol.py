@@ -10,7 +10,7 @@ from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
-from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.coordinator.rounds import FragmentContribution
 from diloco_chaos.harness.trainer.protocol.messages import (
     Broadcast,
     Clock,
@@ -473,7 +473,7 @@ def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster
     start, random = state.value, np.random.default_rng(0)
     for step in range(1, 6):
         gradient = {name: random.standard_normal(array.shape).astype(np.float32) for name, array in start.items()}
-        answer = Contribution("learner-1", 0, step - 1, step, step, 1, 1, "", 0.0, gradient)
+        answer = FragmentContribution("learner-1", 0, step - 1, step, step, 1, 1, "", 0.0, gradient)
         exact = FragmentState(state.value, state.momentum, version=step - 1).after([answer], config.model_copy(
             update={"broadcasts": "float32"}), OuterStep(config.outer_lr, config.outer_momentum))
         moved = {name: moved[name] + exact.value[name] - state.value[name] for name in moved}

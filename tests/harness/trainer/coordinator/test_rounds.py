@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.trainer.coordinator.plausible import Origin
+from diloco_chaos.harness.trainer.coordinator.plausible import LearnerOrigin
 from diloco_chaos.harness.trainer.coordinator.rounds import (
-    Contribution,
+    FragmentContribution,
     LearnerSession,
     Round,
     grace_window,
@@ -26,11 +26,11 @@ def test_the_grace_window_is_a_share_of_the_slack_that_the_overlap_leaves():
 
 
 def peer(name, step, connection=1):
-    return LearnerSession(name, 0, connection, step, step, [], 0.0, [], Origin(0.0, step, 0, 0))
+    return LearnerSession(name, 0, connection, step, step, [], 0.0, [], LearnerOrigin(0.0, step, 0, 0))
 
 
 def answer(learner):
-    return Contribution(learner, 0, 0, 1, 8, 8, 8, "", 0.0, {})
+    return FragmentContribution(learner, 0, 0, 1, 8, 8, 8, "", 0.0, {})
 
 
 def test_a_round_without_quorum_waits_however_long_it_takes():

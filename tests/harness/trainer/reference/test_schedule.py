@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate, outer_step
-from diloco_chaos.harness.trainer.reference.schedule import Schedule
+from diloco_chaos.harness.trainer.reference.schedule import RateSchedule
 
-SCHEDULE = Schedule(batches=(2, 2), context=10, budget=100, warm_start=5, warmup=20, peak=1.0, final=0.1,
-                    outer_rate=0.3, momentum=0.8, momentum_ramp=10)
+SCHEDULE = RateSchedule(batches=(2, 2), context=10, budget=100, warm_start=5, warmup=20, peak=1.0, final=0.1,
+                        outer_rate=0.3, momentum=0.8, momentum_ramp=10)
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(0, 1 / 21), (10, 11 / 21), (20, 1.0), (60, 0.55), (100, 0.1), (200, 0.1)])
@@ -45,9 +45,9 @@ def test_the_trainer_does_the_same(settings, warmup, warm_start, ramp, done):
     more = {"warmup": int(warmup * budget), "warm_start": int(warm_start * budget / 4),
             "momentum_ramp": int(ramp * budget / 2)}
     config = TrainerConfig.model_validate({"model": "micro", "fragments": 2, **settings, **more})
-    mine = Schedule([settings["batch"]] * settings["learners"], 16, budget, more["warm_start"], more["warmup"],
-                    settings["lr"], settings["final_lr"], settings["outer_lr"], settings["outer_momentum"],
-                    more["momentum_ramp"])
+    mine = RateSchedule([settings["batch"]] * settings["learners"], 16, budget, more["warm_start"], more["warmup"],
+                        settings["lr"], settings["final_lr"], settings["outer_lr"], settings["outer_momentum"],
+                        more["momentum_ramp"])
     assert (mine.budget_tokens, mine.warm_tokens) == (config.budget_tokens, config.warm_tokens)
     tokens = int(done * config.budget_tokens)
     assert math.isclose(mine.inner_rate(np.array([float(tokens)]))[0], learning_rate(config, tokens), rel_tol=1e-9,

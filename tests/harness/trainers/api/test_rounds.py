@@ -10,7 +10,13 @@ from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.record.tape.events import Finished, Lost, Merge, Ready, Refused, Resumed, Steady, Step
 from diloco_chaos.harness.simulation.disk import MemoryDisk
-from diloco_chaos.harness.trainers.api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
+from diloco_chaos.harness.trainers.api.rounds import (
+    Contribution,
+    RoundCoordinator,
+    RoundTrainer,
+    RoundWorker,
+    State,
+)
 from diloco_chaos.harness.trainers.api.settings import SimpleSettings
 from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Send, Stop, Timer
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Introduction

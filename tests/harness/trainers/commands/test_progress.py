@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, compiled, lint
-from diloco_chaos.harness.trainers.core.round_reports import Report
+from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 
 def read(text, line):
@@ -20,11 +20,11 @@ def found(*rounds, text=r"step=(?P<round>\d+)", now=None):
 
 def test_a_line_tells_its_round_and_what_is_said_of_it():
     text = r"^(?P<time>\S+) step=(?P<round>\d+) n=(?P<members>\d+) x=(?P<samples>\d+) loss=(?P<loss>\S+)"
-    assert read(text, "12.5 step=7 n=3 x=640 loss=1e-2") == Report(7, 0.01, 640, 3, 12.5)
+    assert read(text, "12.5 step=7 n=3 x=640 loss=1e-2") == RoundReport(7, 0.01, 640, 3, 12.5)
 
 
 def test_what_a_line_does_not_say_is_unknown():
-    assert read(r"step=(?P<round>\d+)( loss=(?P<loss>\S+))?", "step=7") == Report(7)
+    assert read(r"step=(?P<round>\d+)( loss=(?P<loss>\S+))?", "step=7") == RoundReport(7)
 
 
 def test_a_line_about_something_else_tells_nothing():
@@ -54,7 +54,7 @@ def test_an_expression_that_finds_no_rounds_is_refused(text, said):
 
 
 def test_a_sound_log_has_no_problems():
-    assert found(1, 2, 3) == ([Report(1), Report(2), Report(3)], 3, [])
+    assert found(1, 2, 3) == ([RoundReport(1), RoundReport(2), RoundReport(3)], 3, [])
 
 
 def test_a_log_in_which_nothing_matches_says_so():
@@ -84,10 +84,10 @@ def test_a_clock_that_is_far_off_is_told():
 # -- objects, one a line ---------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("keys", "line", "told"), [
-    ({}, '{"round": 7, "loss": 0.5, "samples": 64, "members": 2, "time": 12.5}', Report(7, 0.5, 64, 2, 12.5)),
-    ({"round": "step", "loss": "train.loss"}, '{"step": 7, "train": {"loss": 1}}', Report(7, 1)),
-    ({"round": "step", "loss": "train.loss"}, '{"step": 7.0, "train.loss": 1, "lr": 1e-3}', Report(7, 1)),
-    ({"time": "at"}, '{"round": 7, "at": "2023-11-14T22:13:20Z"}', Report(7, time=1700000000.0))])
+    ({}, '{"round": 7, "loss": 0.5, "samples": 64, "members": 2, "time": 12.5}', RoundReport(7, 0.5, 64, 2, 12.5)),
+    ({"round": "step", "loss": "train.loss"}, '{"step": 7, "train": {"loss": 1}}', RoundReport(7, 1)),
+    ({"round": "step", "loss": "train.loss"}, '{"step": 7.0, "train.loss": 1, "lr": 1e-3}', RoundReport(7, 1)),
+    ({"time": "at"}, '{"round": 7, "at": "2023-11-14T22:13:20Z"}', RoundReport(7, time=1700000000.0))])
 def test_an_object_tells_what_stands_under_its_keys(keys, line, told):
     assert JsonLines(keys).read(line) == told
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diloco_chaos.harness.trainers.commands.rounds import PATIENCE_S, Rounds
-from diloco_chaos.harness.trainers.core.round_reports import Report
+from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 A, B = "replica-1", "replica-2"
 
@@ -27,7 +27,7 @@ class Told:
         self.events += self.rounds.on_end(worker, incarnation, t, again=again)
 
     def report(self, worker, number, t, incarnation=0, **said):
-        self.events += self.rounds.on_report(worker, incarnation, Report(number, **said), t)
+        self.events += self.rounds.on_report(worker, incarnation, RoundReport(number, **said), t)
 
     def time(self, t):
         self.events += self.rounds.on_time(t)

@@ -5,10 +5,10 @@ import pytest
 
 from diloco_chaos.harness.record.tape.events import Custom
 from diloco_chaos.harness.trainers.core.effects import (
+    AtFailpoint,
     Close,
     Commit,
     Compute,
-    Failpoint,
     Save,
     Send,
     Snapshot,
@@ -72,7 +72,7 @@ def test_it_is_started_before_anybody_is_heard(play):
 def test_effects_are_carried_out_in_their_order_and_a_commit_is_stored_when_what_is_behind_it_happens(play):
     def coordinator(method, *given):
         if method == "start":
-            return [note("before"), Failpoint("nobody.stops.here"), Commit("f.safetensors", SOME, {"version": 1}),
+            return [note("before"), AtFailpoint("nobody.stops.here"), Commit("f.safetensors", SOME, {"version": 1}),
                     note("after")]
         return over(given[0]) if method == "on_message" else None
     played = play(coordinator)
