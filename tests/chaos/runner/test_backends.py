@@ -53,7 +53,7 @@ def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
 
 def test_a_command_that_restarts_it_and_can_not_be_split_is_told_before_anything_starts(monkeypatch):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "sh -c 'restart")
-    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.DockerEngine", Mock())
     with pytest.raises(ClusterError, match=r"DILOCO_CHAOS_ENGINE_RESTART: .* can't be taken apart: No closing"):
         named("compose")
 
@@ -61,7 +61,7 @@ def test_a_command_that_restarts_it_and_can_not_be_split_is_told_before_anything
 @pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
 def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monkeypatch, command):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)
-    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.DockerEngine", Mock())
     plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 1s}")), 0)
     found = named("compose").refusals(plan)
     assert found == [] if command else "set DILOCO_CHAOS_ENGINE_RESTART" in found[0]
@@ -87,7 +87,7 @@ faults: [{{kill: worker, at: 1s}}]
     (", image: mine", ", image: mine", "metrics: rounds.jsonl", [
         "progress 1: 'rounds.jsonl' is in a container: write `metrics: '{run}/state/...'`"])])
 def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, store, worker, progress, why):
-    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.DockerEngine", Mock())
     plan = freeze(parse(COMMANDS.format(store=store, worker=worker, progress=progress)), 0)
     found = "; ".join(named("compose").refusals(plan))
     assert all(part in found for part in why)

@@ -27,7 +27,7 @@ from diloco_chaos.harness.record.undo_log import NoUndoLog
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """site(its class) -> one that is not started; neither an engine nor an API server is asked for anything."""
-    for name in ("compose.site.Engine", "compose.site.Project", "kubernetes.site.Api"):
+    for name in ("compose.site.DockerEngine", "compose.site.Project", "kubernetes.site.KubernetesApi"):
         monkeypatch.setattr(f"diloco_chaos.harness.places.{name}", Mock())
     run = tmp_path, Mock(), NoUndoLog("c0ffee" * 4)
     more = {KubernetesSite: [KubernetesSettings(context="c")], SlurmSite: [SlurmSettings()]}

@@ -48,7 +48,8 @@ ACME = """
 @pytest.fixture
 def made(monkeypatch):
     """A place with its usual settings, by its class; no engine is asked for."""
-    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", lambda: type("E", (), {"close": id})())
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.DockerEngine",
+                        lambda: type("E", (), {"close": id})())
     monkeypatch.delenv("DILOCO_CHAOS_ENGINE_RESTART", raising=False)
     monkeypatch.setattr("diloco_chaos.harness.places.compose.place.Compose.__init__", lambda self: None)
     return lambda place: (place(KubernetesSettings(context="c")) if place is Kubernetes else

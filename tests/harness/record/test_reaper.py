@@ -383,7 +383,7 @@ class Kubernetes:
     (Kubernetes(left=["namespace n, which is being terminated"]), "still there: namespace n, which is being termin"),
     (Kubernetes(refuses="the API server does not answer"), "the API server does not answer")])
 def test_what_a_run_left_on_a_kubernetes_is_removed_or_told_of(undo_log, monkeypatch, api, told):
-    monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.api.Api", api)
+    monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.api.KubernetesApi", api)
     undo_log.record(Namespace, context="lab", namespace="n", run="c0ffee" * 2)
     found, = heal(undo_log.path)
     assert told in found

@@ -173,7 +173,7 @@ class Ground(remote_runs.Ground):
 def make_ground(tmp_path, monkeypatch):
     (tmp_path / "pods").mkdir()
     api = FakeApi(tmp_path / "pods")
-    monkeypatch.setattr(module, "Api", lambda context: api)
+    monkeypatch.setattr(module, "KubernetesApi", lambda context: api)
     monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.toxiproxy.Links", FakeLinks)
     made = []
 

@@ -67,7 +67,7 @@ def test_what_an_exploration_writes_names_the_trainer_and_is_read_as_the_same_ag
 
 
 def test_containers_refuse_a_trainer_that_their_image_does_not_have(tmp_path, monkeypatch):
-    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.DockerEngine", Mock())
     with installed(tmp_path, "walkers", POINTS, walking=WALK):
         plan = freeze(scenario(), 0)
         [why] = named("compose").refusals(plan)
