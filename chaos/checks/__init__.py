@@ -39,7 +39,7 @@ class Judgement(BaseModel):
 
     @property
     def inconclusive(self) -> str:
-        """Why the run as a whole proves nothing, as text, with moments in seconds since the run began."""
+        """Return why the run as a whole proves nothing, as text, with moments in seconds since the run began."""
         return text(self.why)
 
     @property
@@ -101,7 +101,8 @@ def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, li
 
 
 def _soundness(history: History) -> tuple[Doubt, Doubt, list[str]]:
-    """Why the run as a whole proves nothing, why it proves nothing of what holds, and where its event log has gaps."""
+    """Return why the run as a whole proves nothing, why it proves nothing of what holds, and where its event log has
+    gaps."""
     try:
         return doubt(history, stands_still=_stands_still(history)), ended_early(history), history.log_gaps
     except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field

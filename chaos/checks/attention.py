@@ -63,7 +63,7 @@ def nobody_starves(history: History) -> Finding | None:
 
 
 def _merged(rounds: Sequence[Merge]) -> Counter[str]:
-    """In how many of these rounds each learner had a part."""
+    """Return in how many of these rounds each learner had a part."""
     parts = parts_of(rounds)
     names, learner = parts.learners
     once = np.unique(parts.merge * len(names) + learner) % max(len(names), 1)
@@ -100,7 +100,7 @@ def _silenced(history: History, span: Span) -> list[str]:
 
 
 def _connected(history: History, learner: str, at: float) -> bool:
-    """Whether the coordinator took it to be there."""
+    """Return whether the coordinator took this learner to be connected at that time."""
     last = None
     for event in history.tape.of(Hello, Lost, node=history.recorder):
         if event.t <= at and event.learner == learner:

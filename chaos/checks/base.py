@@ -31,7 +31,7 @@ QUIET_S = 2.0
 
 
 class Doubt(NamedTuple):
-    """Why nothing is proved; it is true where there is a reason."""
+    """The reason why nothing is proved, if there is one; a doubt is true where it has a reason."""
 
     why: str = ""
     change: str = ""
@@ -81,7 +81,8 @@ class Figure(BaseModel):
 
     @property
     def used(self) -> float | None:
-        """How much of the room between best and limit is used up: beyond 1 it does not hold. None: there is no room."""
+        """Return the share of the room between best and limit that is used up: beyond 1 the bound does not hold. None:
+        there is no room."""
         if self.best == self.limit:
             return None
         return math.inf if self.value is None else max(0.0, (self.best - self.value) / (self.best - self.limit))
@@ -100,7 +101,7 @@ def tightest(figures: Iterable[Figure]) -> Figure | None:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a check allows; its text is `≤ 3.0 s`, `≥ 90%` or `all`."""
+    """The bound of a check; its text is `≤ 3.0 s`, `≥ 90%` or `all`."""
 
     words: str = ""
     kind: Literal["most", "least", "exactly"] = "exactly"
@@ -123,7 +124,7 @@ def at_least(words: object) -> Bound:
 
 
 class Finding(NamedTuple):
-    """What a check measured, and whether it is within its bound."""
+    """The result of a check: what it measured, and whether that is within its bound."""
 
     holds: bool
     measured: str
@@ -182,7 +183,7 @@ class Verdict(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def bound(self) -> str:
-        """What is allowed, as text."""
+        """Return what is allowed, as text."""
         return str(self.allowed)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -193,24 +194,24 @@ class Verdict(BaseModel):
 
     @property
     def doubted(self) -> bool:
-        """Whether the check has an answer, which the run makes doubtful."""
+        """Return whether the check has an answer that the run makes doubtful."""
         return self.reason in DOUBTS
 
     def __bool__(self) -> bool:
-        """Whether it passed: `assert run.verdict("reintegration")`."""
+        """Return whether the check passed: `assert run.verdict("reintegration")`."""
         return self.verdict == "passed"
 
 
 def nearest_limit(verdicts: Iterable[Verdict]) -> tuple[str, float] | None:
-    """Of those that prove something, the one that used most of its room, and how much of it; None where none has
-    any."""
+    """Return the name of the verdict that used most of its room, of those that prove something, and the share of the
+    room that it used; None where none has any."""
     used = [(figure.used, verdict.name) for verdict in verdicts if verdict.verdict != "unknown"
             and (figure := tightest(verdict.figures)) is not None and figure.used is not None]
     return None if not used else max(used)[::-1]
 
 
 def violations(wrong: Sized) -> list[Figure]:
-    """Of a check that allows none."""
+    """Return the figure of a check that allows no violations: how many there are."""
     return [Figure(value=len(wrong), limit=0, unit="violations")]
 
 
@@ -226,7 +227,7 @@ def no_round_reported(history: History) -> bool:
 
 
 def longer(history: History) -> str:
-    """What to change where a run ended too soon."""
+    """Return what to change where a run ended too soon."""
     return f"a longer run: {history.plan.trainer.counting.longer}, or earlier faults"
 
 
@@ -258,7 +259,7 @@ def zero(history: History) -> float:
 
 
 def rules_of(history: History) -> FragmentRules:
-    """What the trainer promises of fragments; asked for by checks that need some."""
+    """Return what the trainer promises of fragments. Only checks that need fragments ask for it."""
     rules = history.plan.trainer.fragment_rules()
     assert rules is not None, "asked of trainers that exchange fragments"
     return rules

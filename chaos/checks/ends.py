@@ -85,13 +85,15 @@ def end_correct(history: History) -> Finding:
 
 
 def _ended(history: History, node: str, until: float) -> bool:
-    """Whether the newest process of a node ended by itself by then; one whose fault came in the last moment counts."""
+    """Return whether the newest process of a node had ended by itself by `until`; one whose fault came in the last
+    moment counts."""
     last = [event for event in history.tape.of(Spawn, Exit, node="harness") if event.target == node]
     return bool(last) and isinstance(last[-1], Exit) and last[-1].t <= until + _LOOKS_S
 
 
 def _unplanned(gone: Exit, own: list[Event], over: bool) -> Line:
-    """What was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was."""
+    """Return what was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was.
+    """
     status = gone.status or 0
     if gone.killed or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
         return ()  # the harness ends what is still there
@@ -103,7 +105,7 @@ def _unplanned(gone: Exit, own: list[Event], over: bool) -> Line:
 
 
 def _reasons(own: list[Event]) -> list[str]:
-    """Why a process ended, by its own words."""
+    """Return why a process ended, by its own words."""
     return [event.reason for event in own if isinstance(event, Superseded | Failed | RefusedCheckpoint)]
 
 

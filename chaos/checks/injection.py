@@ -20,7 +20,7 @@ class InjectionResult(NamedTuple):
 
 
 def measure(history: History, span: Span) -> InjectionResult:
-    """What came of one fault, from the tape."""
+    """Return what came of one fault, by the tape."""
     fault = span.planned.fault
     if span.injected is None:
         never = f"never came: {fault.describe_trigger()}{_counted(history, fault)}"
@@ -39,7 +39,7 @@ def measure(history: History, span: Span) -> InjectionResult:
 
 
 def _counted(history: History, fault: Fault) -> str:
-    """How near it came, where it waited for the n-th time of something."""
+    """Return how near a fault came, in words, where it waited for the n-th time of something; else empty."""
     when = fault.when
     if when is None or not when.empty or history.zero is None:
         return ""

@@ -142,14 +142,14 @@ def _returning_s(history: History, span: Span, target: str, start: float, end: f
 
 
 def _hindered(start: float, end: float) -> Late:
-    """Where a rate is too low: it may be so if others were in the way for a good part of that time."""
+    """Return the time in which a rate is too low; that is excused if others were in the way for a good part of it."""
     return Late(start, end, (1 - _GOOD_PART) * (end - start))
 
 
 def _of_the_living(history: History, rate: float, contributors: float) -> tuple[float, float]:
-    """What is to be expected of those who are left, where some are dead for good: as many merges as the K-th quickest
-    of them makes, from as many as there are. Where they are no quorum, what was before: that is a run that can't heal.
-    """
+    """Return the rate of merges and the contributors to expect of the learners that are left, where some are dead for
+    good: as many merges as the K-th quickest of them makes, from as many as there are. Where they are no quorum, return
+    what was before: that is a run that can't heal."""
     cluster = history.plan.cluster
     left = set(cluster.names) - history.dead_for_good
     before = cluster.merging_speed(cluster.starters)
@@ -158,7 +158,7 @@ def _of_the_living(history: History, rate: float, contributors: float) -> tuple[
 
 
 def _expected(history: History, rate: float, contributors: float) -> str:
-    """What `_of_the_living` says, in words."""
+    """Return what `_of_the_living` says, in words."""
     left = len(set(history.plan.cluster.names) - history.dead_for_good)
     if left < history.plan.cluster.learners_needed:
         return f"; {left} are left, fewer than the quorum of {history.plan.cluster.learners_needed}"
@@ -166,13 +166,13 @@ def _expected(history: History, rate: float, contributors: float) -> str:
 
 
 def _as_good(history: History, now: float, before: float, seconds: float) -> bool:
-    """Whether a rate is within 10% of what it was; where merges may be anywhere, to one of them."""
+    """Return whether a rate is within 10% of what it was; where merges may be anywhere, it may also lack one merge."""
     return now >= 0.9 * before or (history.plan.checks.excuses_outages and now * seconds >= 0.9 * before * seconds - 1)
 
 
 def _lasts(history: History, healed: float, rate: float, contributors: float, window: float) -> bool:
-    """Whether the end of the run is as good as the moment at which the cluster had healed, to a whole merge: the two
-    may overlap, and part of one decides nothing."""
+    """Return whether the end of the run is as good as the moment at which the cluster had healed, to a whole merge: the
+    two may overlap, and part of one decides nothing."""
     start = max(healed, history.end - 2 * window)
     now_rate, now_contributors = _pulse(history, start, history.end)
     seconds = history.end - start
@@ -221,7 +221,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
 
 
 class _Return(NamedTuple):
-    """How long a learner took to come back; infinite where the bound passed without it."""
+    """The time in seconds that a learner took to come back; infinite where the bound passed without it."""
 
     seconds: float
     words: Line
@@ -230,8 +230,8 @@ class _Return(NamedTuple):
 
 
 def _returned(history: History, span: Span, target: str, within: float) -> list[_Return]:
-    """From its start to the first merged contribution; none where the new process was hit by the next fault before it
-    could be back."""
+    """Return the time from a target's start to its first merged contribution; none where the new process was hit by the
+    next fault before it could be back."""
     spawn = next((event for event in history.tape.of(Spawn, node="harness")
                   if event.target == target and event.t >= (span.injected or 0)
                   and not _ended_with_all(history, event)), None)
@@ -324,7 +324,8 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
 
 
 def _ended_with_all(history: History, spawn: Spawn) -> bool:
-    """Whether a process had not been merged from when the whole run was ended: its successor has to come back."""
+    """Return whether a process had not been merged from when the whole run was ended: its successor has to come back.
+    """
     if spawn.target == history.coordinator or not history.outages:
         return False
     merged = next((merge.t for merge in history.merges if merge.t > spawn.t and any(
@@ -377,8 +378,9 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
 
 
 def _by_chance(history: History, learner: str, seconds: float) -> float:
-    """How far below nominal the pace of steps that vary may be: they are even between 1 - v and 1 + v times nominal, so
-    the mean of n of them has a deviation of v / sqrt(3 n); four of these are as good as never exceeded."""
+    """Return how far below nominal the pace of steps that vary may be, as a share: they are even between 1 - v and 1 +
+    v times nominal, so the mean of n of them has a deviation of v / sqrt(3 n); four of these are as good as never
+    exceeded."""
     steps = seconds / history.step_time(learner)
     return _DEVIATIONS * history.plan.cluster.variance / math.sqrt(3 * max(steps, 1.0))
 
@@ -407,7 +409,8 @@ def _training(history: History, learner: str, at: float) -> bool:
 
 
 def _without_memory(history: History, learner: str, start: float, end: float) -> bool:
-    """Whether it had dropped what it had for a part of this time: only the syncer can give it something to train."""
+    """Return whether a learner had dropped what it had for a part of this time: only the syncer can give it something
+    to train."""
     dropped: float | None = None
     for event in history.tape.of(Reset, Ready, node=learner):
         if isinstance(event, Ready) and dropped is not None and dropped < end and start < event.t:
@@ -436,8 +439,8 @@ def _hit(history: History, start: float, end: float) -> set[str]:
 
 
 def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
-    """Whether a process that was started again had hardly begun to train: `reintegration` judges how long that takes,
-    and in a container it takes longer."""
+    """Return whether a process that was started again had hardly begun to train: `reintegration` judges how long that
+    takes, and in a container it takes longer."""
     fault = span.planned.fault
     began = span.injected if fault.supersedes else span.ended if fault.stops_target else None
     if began is None or began > at or target not in fault.targets:

@@ -94,8 +94,8 @@ def relative_gap(final: LossPoint, curve: Sequence[LossPoint], count: str, floor
 
 
 def _wrong_reference(history: History, reference: Reference) -> str:
-    """How the synchronous run differs from what the formulas give for it: it was made by the trainer under test. Empty
-    where it does not, or nothing but that trainer could tell."""
+    """Return how the synchronous run differs from what the formulas give for it: it was made by the trainer under test.
+    Empty where it does not, or nothing but that trainer could tell."""
     floor = history.plan.trainer.loss_floor
     expected = history.plan.trainer.synchronous_loss()
     ended = max(reference.curve, key=lambda point: point.number).loss
@@ -105,7 +105,8 @@ def _wrong_reference(history: History, reference: Reference) -> str:
 
 
 def extra_tokens(curve: Sequence[LossPoint], reference: Sequence[LossPoint], count: str) -> float:
-    """How many more tokens than the reference a run took to where the worse of the two ends, as a share of the lesser.
+    """Return how many more tokens than the reference a run took to where the worse of the two ends, as a share of the
+    lesser.
 
     Where this run ends above the reference: its own count over that at which the reference first was as low, minus 1;
     infinite where the reference begins as low. Where it ends below, the reference never was as low: then the count at
@@ -167,7 +168,7 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
 
 
 def _never(predicted: float, least: float) -> list[str]:
-    """That it asks for more than the plan leaves, where that is so."""
+    """Return a line that says that more is asked for than the plan leaves, where that is so; else no line."""
     if predicted >= least:
         return []
     return [f"the plan's own faults were predicted to leave {predicted:.0%}, less than the {least:.1%} asked for"]
@@ -252,7 +253,7 @@ def all_undone(history: History) -> Finding:
 
 
 def _in_the_way(history: History, span: Span) -> bool:
-    """Whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
+    """Return whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
     learners, at = history.plan.cluster.names, span.ended or history.end
     mine = set(span.planned.fault.affected_nodes(learners))
     return history.coordinator_down(at - _BACK_S, at + _BACK_S) or any(

@@ -99,7 +99,7 @@ def _silent_workers(history: History) -> str:
 
 
 def _lost_pace(history: History, start: float, end: float) -> Doubt:
-    """Why this machine did not keep the pace between these times; false: it did, or the run itself is why."""
+    """Return why this machine did not keep the pace between these times; false: it did, or the run itself is why."""
     slow = slowest_pace(history, start, end)
     if slow is None:
         return Doubt()
@@ -121,8 +121,9 @@ def _lost_pace(history: History, start: float, end: float) -> Doubt:
 
 
 def _slack(history: History, learner: str) -> float:
-    """How much slower the slowest window may be. Steps that vary by a share v, evenly, have a mean over n of them whose
-    deviation is v / sqrt(3 n): five of these are hardly ever exceeded, whatever the number of windows."""
+    """Return how much slower the slowest window may be, as a share. Steps that vary by a share v, evenly, have a mean
+    over n of them whose deviation is v / sqrt(3 n): five of these are hardly ever exceeded, whatever the number of
+    windows."""
     steps = max(1.0, PACE_WINDOW_S / (history.step_time(learner) or PACE_WINDOW_S))
     return PACE_SLACK + 5 * history.plan.cluster.variance / math.sqrt(3 * steps)
 

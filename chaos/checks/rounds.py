@@ -84,5 +84,5 @@ def _made(history: History, start: float, end: float) -> int:
 
 
 def _members(merge: Merge) -> int:
-    """How many took part in a round."""
+    """Return how many members took part in a round."""
     return max(len(merge.contributions), *(part.members or 0 for part in merge.contributions))

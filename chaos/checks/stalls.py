@@ -22,7 +22,7 @@ _LEAST_GAPS = 2
 
 
 class _Gap(NamedTuple):
-    """From one merge to the next."""
+    """A stretch of the run from one merge to the next."""
 
     start: float
     end: float

@@ -102,12 +102,12 @@ class Availability:
                    if node not in piece.present or not self.able(piece))
 
     def _hit(self, span: Span) -> Sequence[str]:
-        """Whom it keeps from taking part."""
+        """Return the nodes that a fault keeps from taking part."""
         fault = span.planned.fault
         return [node for node in fault.affected_nodes(self._names) if node in self._names or node == self._all]
 
     def _returned(self, span: Span, node: str) -> float:
-        """When a node had part in a merge again, at the latest when it must have."""
+        """Return the time in seconds when a node had part in a merge again, at the latest when it must have."""
         if span.ended is None:
             return self._history.end
         fault, cluster = span.planned.fault, self._history.plan.cluster
@@ -121,12 +121,13 @@ class Availability:
 
     @cached_property
     def _observed(self) -> dict[str, float]:
-        """When the harness was done with a fault that takes its time."""
+        """Return the time in seconds when the harness was done with each fault that takes its time, by the fault's id.
+        """
         return {event.fault: event.t for event in self._history.tape.of(Observed, node="harness")}
 
     def _first_part(self, node: str, after: float) -> float:
-        """When a merge was made that this node had part in, of what came later than `after`: its newest process then,
-        for an older one may still be there."""
+        """Return the time in seconds when a merge was made that this node had part in, of what came later than `after`:
+        its newest process then, for an older one may still be there."""
         after = max(after, self._reconnected(node, after))
         newest = self._history.tape.newest(node, after + _MOMENT_S)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
@@ -135,7 +136,8 @@ class Availability:
                                   for part in merge.contributions))), self._history.end)
 
     def _reconnected(self, node: str, after: float) -> float:
-        """When a node came back that had given up its connection by then: what it had sent on that may arrive later."""
+        """Return the time in seconds when a node came back that had given up its connection by then: what it had sent
+        on that may arrive later."""
         gone = max((event.t for event in self._history.tape.of(Disconnected, node=node)
                     if event.t <= after + _MOMENT_S), default=math.inf)
         return min((hello.t for hello in self._history.tape.of(Hello, node=self._history.recorder)

@@ -20,7 +20,7 @@ class LossPoint(BaseModel):
 
 
 class Reference(BaseModel):
-    """What a reference run left: its curve, and how regularly it merged."""
+    """The record that a reference run left: its curve, and how regularly it merged."""
 
     model_config = ConfigDict(frozen=True)
 

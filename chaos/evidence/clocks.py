@@ -19,7 +19,7 @@ TOO_FAR_S = 0.25
 
 
 class ClockAgreement(NamedTuple):
-    """Of one run."""
+    """The agreement between the clocks of one run's nodes."""
 
     worst: tuple[tuple[str, float], ...] = ()
     """The two nodes whose times are known least, and the seconds by which they may be wrong."""
@@ -35,11 +35,11 @@ class ClockAgreement(NamedTuple):
         return self.apart + WRITTEN_S
 
     def allowed(self) -> str:
-        """What a bound says more, for people; empty where there is one clock."""
+        """Return what a bound adds for the clocks, as text for people; empty where there is one clock."""
         return f", give or take {self.apart * 1e3:.1f} ms of their clocks" if self.apart else ""
 
     def words(self) -> str:
-        """For people."""
+        """Return how accurately the worst clocks are known, in milliseconds, as text for people."""
         return " and ".join(f"{node}'s to {seconds * 1e3:.0f} ms" for node, seconds in self.worst)
 
 

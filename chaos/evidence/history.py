@@ -61,11 +61,11 @@ class Span:
 
     @property
     def began(self) -> float:
-        """When it was injected; 0.0 where it never was."""
+        """Return the time in seconds when the fault was injected; 0.0 where it never was."""
         return self.injected or 0.0
 
     def overlaps(self, start: float, end: float) -> bool:
-        """Whether it was on at any time between."""
+        """Return whether the fault was on at any time between `start` and `end`."""
         return self.injected is not None and self.injected < end and (self.ended is None or self.ended > start)
 
 
@@ -136,12 +136,13 @@ class History:
 
     @property
     def origin(self) -> float:
-        """What reports count seconds from: time zero, or the beginning where there never was a steady state."""
+        """Return the time in seconds that reports count seconds from: time zero, or the beginning where there never was
+        a steady state."""
         return self.zero or 0.0
 
     @cached_property
     def lanes(self) -> Lanes:
-        """What every node was doing at every moment."""
+        """Return what every node was doing at every moment."""
         return Lanes.of(self.plan, self.tape)
 
     @cached_property
@@ -166,7 +167,7 @@ class History:
 
     @cached_property
     def clocks(self) -> ClockAgreement:
-        """How well times of different nodes can be compared."""
+        """Return how well times of different nodes can be compared."""
         return clocks(self.tape)
 
     @cached_property
@@ -176,7 +177,7 @@ class History:
 
     @cached_property
     def parts(self) -> PartColumns:
-        """What went into these merges, in columns."""
+        """Return what went into these merges, in columns."""
         return parts_of(self.merges)
 
     @cached_property
@@ -204,7 +205,8 @@ class History:
         return recovered
 
     def coordinator_down(self, start: float, end: float) -> bool:
-        """Whether a fault had ended the coordinator, and for a time between its successor was not at work yet."""
+        """Return whether a fault had ended the coordinator, and for a time between `start` and `end` its successor was
+        not at work yet."""
         back = [event.t for event in self.tape.of(Resumed, node=self.recorder)]
         return any(gone.t < end and not any(gone.t < t <= start for t in back)
                    for gone in self.exits if gone.target == self.coordinator and gone.killed)
@@ -232,7 +234,7 @@ class History:
 
     @cached_property
     def counted(self) -> Mapping[Node, tuple[Integers, Integers]]:
-        """Of every process: its steps in order, each once, and the tokens before each of them and at last."""
+        """Return for every process its steps in order, each once, and the tokens before each of them and at last."""
         return {node: counted(events) for node, events in self.steps.items()}
 
     @cached_property
@@ -248,7 +250,7 @@ class History:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Every planned fault, with when it came and went."""
+        """Return every planned fault, with the times when it came and went."""
         injected = {event.fault: event for event in self.tape.of(Injected, node="harness")}
         observed_later: dict[str, dict[str, Any]] = {}
         for event in self.tape.of(Observed, Verified, node="harness"):
@@ -280,7 +282,7 @@ class History:
 
     @cached_property
     def first_fault(self) -> float:
-        """When the first fault came; the end where none did."""
+        """Return the time in seconds when the first fault came; the end where none did."""
         return min((span.injected for span in self.spans if span.injected is not None), default=self.end)
 
     @cached_property
@@ -290,7 +292,8 @@ class History:
                 and span.planned.fault.expected_duration() is None for target in span.planned.fault.targets}
 
     def until(self, span: Span) -> float:
-        """When a fault was over, as far as the run is judged; its end where it never was."""
+        """Return the time in seconds when a fault was over, as far as the run is judged; the run's end where it never
+        was."""
         return self.end if span.ended is None else min(span.ended, self.end)
 
     @cached_property
@@ -305,7 +308,7 @@ class History:
         return [*outages.over, *([(outages.since, self.end)] if outages.since is not None else [])]
 
     def awake(self, start: float, end: float) -> list[tuple[float, float]]:
-        """What is left of [start, end) without the outages."""
+        """Return what is left of [start, end) without the outages."""
         parts = []
         for down, up in self.outages:
             if down < end and start < up:
@@ -314,22 +317,22 @@ class History:
         return [*parts, (start, end)] if start < end or not parts else parts
 
     def seconds(self, start: float, end: float) -> float:
-        """How long that is."""
+        """Return how many seconds of [start, end) are left without the outages."""
         return sum(right - left for left, right in self.awake(start, end))
 
     def was_up(self, start: float, end: float) -> bool:
-        """Whether no outage is in it."""
+        """Return whether no outage is in [start, end)."""
         return not any(down < end and start < up for down, up in self.outages)
 
     def still(self, start: float, end: float, merges: Sequence[Merge] | None = None) -> list[tuple[float, float]]:
-        """From merge to merge between `start` and `end` (None: of all of them); these two, and the borders of outages,
-        count as merges."""
+        """Return the stretches from merge to merge between `start` and `end` (`merges` None: of all of them); these
+        two, and the borders of outages, count as merges."""
         moments = [merge.t for merge in (self.merges if merges is None else merges)]
         return [between for left, right in self.awake(start, end)
                 for between in pairwise([left, *(t for t in moments if left < t < right), right])]
 
     def gaps(self, start: float, end: float) -> list[float]:
-        """How many seconds each of these lasted."""
+        """Return how many seconds each of the stretches of `still` lasted."""
         return [later - earlier for earlier, later in self.still(start, end)]
 
     def merges_between(self, start: float, end: float) -> list[Merge]:

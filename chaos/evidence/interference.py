@@ -47,7 +47,7 @@ class Interference(NamedTuple):
     samples: tuple[Machine, ...]
 
     def numbers(self) -> str:
-        """What was measured, as means over these seconds."""
+        """Return what was measured, in words, as means over these seconds."""
         ours, others, stolen, idle = (mean(getattr(sample, name) for sample in self.samples)
                                       for name in ("ours", "others", "stolen", "idle"))
         late = max(sample.late for sample in self.samples)
@@ -103,13 +103,15 @@ def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately
 
 
 def _moves_much(lately: Sequence[Machine]) -> bool:
-    """Whether the run's own reading and writing is what its disk was busy with: what is written now is stored later."""
+    """Return whether the run's own reading and writing is what its disk was busy with: what is written now is stored
+    later."""
     ours, everybodys = (mean(getattr(sample, name) for sample in lately) for name in ("disk_ours", "disk_all"))
     return bool(ours >= _MUCH_MB_S and ours >= everybodys / 2)
 
 
 def _wants_too_much(sample: Machine) -> bool:
-    """Whether the run itself is why: it met a limit of its own where the machine has more, or it has most of all."""
+    """Return whether the run itself is why: it met a limit of its own where the machine has more, or it has most of
+    all."""
     return sample.memory_left >= _ROOM or sample.memory_ours >= _MOST
 
 
@@ -124,7 +126,7 @@ def _stopped(sample: Machine) -> bool:
 
 
 def _strained(history: History, start: float, end: float) -> set[str]:
-    """What the faults that were on, or just over, kept waiting."""
+    """Return what the faults that were on, or just over, kept waiting."""
     return {what for span in history.spans if span.overlaps(start - _AFTER_S, end)
             for what in span.planned.fault.strains}
 

@@ -6,8 +6,8 @@ from diloco_chaos.harness.record.tape.events import Continued, Event, Merge, Rea
 
 
 class Outages:
-    """From where a run goes on to its next merge with all the learners that were started again: no fault of the plan,
-    and no failure of who was ended."""
+    """The times from where a run goes on to its next merge with all the learners that were started again: they are no
+    fault of the plan, and no failure of the nodes that were ended."""
 
     def __init__(self, coordinator: str | None) -> None:
         """`coordinator`: the node that merges; None: there is none."""
@@ -33,7 +33,7 @@ class Outages:
             self.since = None
 
     def after(self, start: float, seconds: float) -> float:
-        """When so many seconds have passed in which it was up."""
+        """Return the time in seconds by which the run has been up for `seconds` since `start`."""
         due = start + seconds
         for down, up in self.over:
             if start <= down < due:

@@ -88,7 +88,7 @@ class Presence:
         return Absence(node, state, gone, until, tuple(sorted(hit, key=lambda span: span.began)))
 
     def _state(self, node: str, t: float) -> tuple[str, float]:
-        """What it was by its own doings, and since when it was not there."""
+        """Return what a node was by its own doings, and since when it was not there."""
         before = [change for change in self._changes[node] if change[0] <= t]
         gone, state = before[-1]
         for began, was in reversed(before):

@@ -45,7 +45,7 @@ class FolderError(UserError):
 
 
 def cache_folder() -> Path:
-    """Where corpora and references are kept between runs (XDG_CACHE_HOME)."""
+    """Return the folder where corpora and references are kept between runs (XDG_CACHE_HOME)."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "diloco-chaos"
 
 
@@ -131,11 +131,11 @@ class RunFolder:
                           f"run it again: {self.repeat}")
 
     def tape(self) -> Tape:
-        """All that was recorded."""
+        """Return all that was recorded."""
         return Tape.read(self.path / "tape")
 
     def manifest(self) -> dict[str, Any]:
-        """What the run was made of; empty where it is missing or torn."""
+        """Return what the run was made of; empty where the manifest is missing or torn."""
         return self.document("manifest.json")
 
     @property

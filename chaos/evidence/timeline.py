@@ -24,7 +24,7 @@ from diloco_chaos.harness.record.tape.reading import Tape
 
 @dataclass(frozen=True)
 class StateLook:
-    """How a state is drawn: a character that tells it without colour, and a colour."""
+    """The look of a state when it is drawn: a character that tells it without colour, and a colour."""
 
     mark: str
     colour: str
@@ -93,7 +93,7 @@ class Lanes:
 
     @classmethod
     def of(cls, plan: Plan, tape: Tape) -> Lanes:
-        """Those of a whole run."""
+        """Return the lanes of a whole run."""
         lanes = cls(plan)
         first = [series[0] for series in tape.series(Step).values()]  # the others change nothing
         others = tape.of(*(kind for kind in DRAWN if kind is not Step))

@@ -44,7 +44,7 @@ class Crossed:
 
 
 def _within(t: Numbers, windows: Iterable[tuple[float, float]]) -> NDArray[np.bool_]:
-    """Which of these moments are in one of the windows."""
+    """Return for each of these moments whether it is in one of the windows."""
     inside = np.zeros(len(t), bool)
     for start, end in windows:
         inside |= (start <= t) & (t <= end)

@@ -22,7 +22,7 @@ _ON_THE_WAY_S = 0.25
 
 
 class Truncated(NamedTuple):
-    """What is known of one such process."""
+    """The facts that are known of one such process."""
 
     since: float
     """From when on its tape may lack something, seconds: where it ends, or it was heard of last."""
@@ -36,13 +36,13 @@ class Truncated(NamedTuple):
     """The last step on its tape."""
 
     def steps(self, moments: Numbers) -> Numbers:
-        """How many steps more it can have made by these moments, at the most."""
+        """Return how many steps more the process can have made by these moments, at the most."""
         went_on = np.minimum(moments, self.until) - self.since
         return np.where(went_on > 0, np.floor(went_on / self.fastest) + 1 if self.fastest > 0 else np.inf, 0.0)
 
     def known(self, steps: NDArray[np.int64], moments: Numbers) -> NDArray[np.int64]:
-        """Of steps that are said to be made by these moments the last that must be on its tape: the step itself, but
-        the tape's last one where the tape may lack it."""
+        """Return for steps that are said to be made by these moments the last one that must be on its tape: the step
+        itself, but the tape's last one where the tape may lack it."""
         lacking = steps <= self.last + self.steps(moments)
         return np.where(lacking, np.minimum(steps, self.last), steps)
 
@@ -69,8 +69,8 @@ def truncated(tape: Tape, steps: Mapping[Process, Series[Step]], tolerance: floa
 
 
 def _until(tape: Tape, process: Process, since: float, until: float) -> float:
-    """When no other node can have heard of it any more: the harness noticed its end, or its peer had given it up
-    before."""
+    """Return the time in seconds when no other node can have heard of the process any more: the harness noticed its
+    end, or its peer had given it up before."""
     for event in tape.of(Hello, Lost):
         if since <= event.t <= until and (event.learner, event.incarnation) == process:
             return until if isinstance(event, Hello) else event.t

@@ -30,7 +30,7 @@ class Unmerged:
 
     @property
     def batches(self) -> int:
-        """How many."""
+        """Return how many batches these are."""
         return sum(last - first + 1 for first, last in self.ranges)
 
 
@@ -61,7 +61,7 @@ def _lost(history: History) -> Iterator[Unmerged]:
 
 
 def _skipped(history: History) -> Iterator[Unmerged]:
-    """Those between where one process of a learner had come to and where the next one began."""
+    """Yield the batches between where one process of a learner had come to and where the next one began."""
     cluster = history.plan.cluster
     if not cluster.exchanges_fragments:  # there every process begins where the group is
         return

@@ -189,7 +189,7 @@ def _causes(presence: Presence, verdict: Verdict) -> list[str]:
 
 
 def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
-    """Why who is hit costs the others, where that is how the mode works."""
+    """Return why a node that is hit costs the others, where that is how the mode works."""
     trainer = history.plan.trainer
     if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or trainer.coordinator is None:
         return []

@@ -112,7 +112,7 @@ def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
 
 
 def figures(results: Mapping[str, Result]) -> list[Compared]:
-    """What the runs' folders tell."""
+    """Return the figures that the runs' folders hold, for each mode."""
     ended = [_wall(result.history) for result in results.values() if _finished(result)]
     return [_figures(mode, result, min(ended, default=0.0)) for mode, result in results.items()]
 

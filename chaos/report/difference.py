@@ -20,7 +20,7 @@ _LEAST_RUNS = 5
 
 
 class Change(NamedTuple):
-    """Of a check."""
+    """A change in a check from one run to another."""
 
     kind: Kind
     name: str
@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class RunDifference(NamedTuple):
-    """Of two runs."""
+    """The difference between two runs."""
 
     warnings: list[str]
     """Why they can hardly be compared."""
@@ -44,12 +44,12 @@ class RunDifference(NamedTuple):
 
     @property
     def broken(self) -> bool:
-        """Whether something that had passed failed."""
+        """Return whether something that had passed failed."""
         return any(change.kind == "broken" for change in self.changes)
 
 
 def difference(before: Result, after: Result) -> RunDifference:
-    """What became of a run's verdicts and figures in another one."""
+    """Return what became of a run's verdicts and figures in another one."""
     left, right = model_of(before), model_of(after)
     return RunDifference(_warnings(before, after), _changes(left, right, _usual(before, after)), _figures(left, right),
                          _parted(before.history, after.history))
@@ -73,7 +73,7 @@ def _plans_apart(first: Plan, second: Plan) -> list[str]:
 
 
 class _Range(NamedTuple):
-    """What a check measured in so many runs."""
+    """The range of what a check measured in so many runs."""
 
     least: float
     most: float

@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """How much of the budget this run adds is done."""
+        """Return how much of the budget that this run adds is done, from 0 to 1."""
         cluster = self.plan.cluster
         begun = cluster.begun_tokens
         return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
@@ -249,7 +249,7 @@ class Terminal:
         return LiveView(self._console, plan, title, self._live, self._virtual)
 
     def far(self, done: int, of: int) -> None:
-        """How far it is with what it said last."""
+        """Show how far the run is with what it said last."""
         if not self._console.is_terminal:
             return
         if self._bar is None:
@@ -286,13 +286,13 @@ class NullAudience:
         return self
 
     def say(self, text: str) -> None:
-        """To nobody."""
+        """Say nothing."""
 
     def far(self, done: int, of: int) -> None:
-        """To nobody."""
+        """Show nothing."""
 
     def on_event(self, event: Event) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_tick(self, now: float) -> None:
-        """Nothing."""
+        """Do nothing."""

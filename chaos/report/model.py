@@ -53,7 +53,7 @@ class CheckTold(_Told):
 
     @property
     def tightest(self) -> Figure | None:
-        """That of its figures which is nearest to its limit, or farthest beyond it."""
+        """Return the figure that is nearest to its limit, or farthest beyond it."""
         return tightest(self.figures)
 
 
@@ -76,7 +76,7 @@ class FaultTold(_Told):
 
 
 class StateTold(_Told):
-    """What a node was doing for a time."""
+    """A state that a node was in for a time."""
 
     start: float
     end: float
@@ -119,7 +119,7 @@ class EventTold(_Told):
 
 
 class NextCommands(_Told):
-    """What to type next."""
+    """The commands to type next."""
 
     check: str
     repeat: str
@@ -291,7 +291,8 @@ def _curves(history: History) -> Iterable[CurveTold]:
 
 
 def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
-    """Those of which there are few; where they are many all the same, the first and the last."""
+    """Return the events of which there are few, and how many are left out; where they are many all the same, the first
+    and the last."""
     rare = history.tape.named(*(name for name in history.tape.names if name not in QUIET))
     left_out = max(0, len(rare) - _MOST_EVENTS)
     if left_out:

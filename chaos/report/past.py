@@ -31,7 +31,7 @@ class Past(NamedTuple):
 
 
 def past(run: RunFolder) -> Past:
-    """What is told of a run in its folder."""
+    """Return what the folder of a run says of it."""
     report, manifest = run.document("report.json"), run.manifest()
     checks = [check for check in map(_verdict, _list(report.get("checks"))) if check is not None]
     failed = [f"{check.name} {check.measured}" for check in checks if check.verdict == "failed"]

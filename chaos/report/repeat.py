@@ -27,7 +27,7 @@ _Z = 1.959964
 
 @dataclass
 class PassRate:
-    """How the runs ended: (seed, exit code, folder, what was wrong)."""
+    """The runs of a scenario, and how each ended: (seed, exit code, folder, what was wrong)."""
 
     scenario: str
     runs: list[tuple[int, int, str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class PassRate:
         return next((code for code in (130, 1, 3) if code in codes), 0)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the runs and their pass rate as JSON's types, for programs."""
         low, high = wilson(self.passed, self.judged)
         return {"scenario": self.scenario, "runs": len(self.runs), "judged": self.judged, "passed": self.passed,
                 "pass_rate": self.passed / self.judged if self.judged else None, "low": low, "high": high,

@@ -58,7 +58,7 @@ def _check_lines(result: Result, verdict: Verdict, why: Sequence[str], verbose: 
 
 
 def headline(result: Result) -> str:
-    """What did not hold, in a line: pytest shows it in its summary."""
+    """Return what did not hold, in a line: pytest shows it in its summary."""
     bad = [verdict for verdict in result.judgement.checks if verdict.verdict == "failed"]
     if bad:
         return "; ".join(f"{verdict.name} {verdict.measured}{_limit(verdict.allowed).replace('; ', ', ')}"
@@ -68,12 +68,12 @@ def headline(result: Result) -> str:
 
 
 def because(result: Result) -> str:
-    """Why the run as a whole proves nothing; empty where it is not the run."""
+    """Return why the run as a whole proves nothing; empty where it is not the run."""
     return text(result.judgement.why, result.history.origin) or result.outcome.message
 
 
 def _limit(allowed: Bound) -> str:
-    """What a check allows, in words."""
+    """Return what a check allows, in words."""
     if not allowed.words:
         return ""
     return f"; {'at least' if allowed.kind == 'least' else 'limit'} {allowed.words}"

@@ -33,7 +33,7 @@ class SuiteRow(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As `COLUMNS`."""
+        """Return the run's cells in the order of `COLUMNS`."""
         name = f"{self.scenario} seed {self.seed}" if self.seed else self.scenario
         return name, self.verdict, self.tightest, self.recovery, self.goodput, self.loss_gap
 

@@ -137,7 +137,7 @@ def _faults(result: Result) -> list[RenderableType]:
 
 
 def _when(span: Span, zero: float) -> str:
-    """From when to when, in short."""
+    """Return from when to when a fault was on, in short, in seconds."""
     if span.injected is None:
         return "never"
     return f"{span.began - zero:.2f}" + ("" if span.ended is None else f"-{span.ended - zero:.2f}") + " s"
@@ -207,7 +207,7 @@ def _story(result: Result, verbose: bool) -> list[RenderableType]:
 
 
 def _passed(result: Result, verbose: bool) -> list[RenderableType]:
-    """What passed, in a line."""
+    """Return what passed, in a line."""
     passed = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "passed"]
     if verbose or not passed:
         return []
@@ -244,7 +244,7 @@ def _foot(result: Result) -> RenderableType:
 
 
 def _commands(result: Result, brief: bool = False) -> Text:
-    """Where it is, and what to type next; `brief`: no more than three lines."""
+    """Return where the run is saved, and what to type next; `brief`: no more than three lines."""
     path, tape, name = result.folder.path, result.history.tape, called()
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
     text = Text("saved   ", "dim").append(f"{path}\n", "default")

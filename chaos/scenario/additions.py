@@ -19,7 +19,7 @@ _ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
 
 def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str], settings: Mapping[str, Any],
           abilities: Sequence[str], on: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
-    """What becomes part of a run's plan.
+    """Return what becomes part of a run's plan.
 
     Args:
         scenario: what the run was started with.

@@ -109,10 +109,11 @@ def _foreign(named: tuple[str, Any]) -> Any:
 
 
 class Bounds(_Bound):
-    """Every check that has a bound to set. Those that have none always run: staleness_bounded, quorum_respected,
-    exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct, arithmetic_correct,
-    fragments_in_turn, nobody_starves, silence_noticed, end_correct, no_unplanned_exit, faults_verified, all_undone. A
-    check of another package runs where it is named here, and its bound is what the package says."""
+    """The bounds of every check that has one to set. Checks that have none always run: staleness_bounded,
+    quorum_respected, exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
+    arithmetic_correct, fragments_in_turn, nobody_starves, silence_noticed, end_correct, no_unplanned_exit,
+    faults_verified, all_undone. A check of another package runs where it is named here, and its bound is what the
+    package says."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Annotated[Any, BeforeValidator(_foreign)]]
@@ -141,7 +142,7 @@ class Bounds(_Bound):
 
     @property
     def excuses_outages(self) -> bool:
-        """Whether what the faults take by design is excused."""
+        """Return whether what the faults take by design is excused."""
         return self.outages == "excused"
 
     @property
@@ -150,7 +151,7 @@ class Bounds(_Bound):
         return self.model_extra or {}
 
     def bound(self, name: str) -> Any:
-        """What is said of a check; None: nothing."""
+        """Return what the scenario says of a check; None: nothing."""
         return getattr(self, name) if name in type(self).model_fields else self.foreign.get(name)
 
     @model_validator(mode="before")

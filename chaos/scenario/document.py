@@ -60,7 +60,7 @@ def annotated(text: str, file: Path | str) -> Any:
 
 
 def _unquoted(text: str, line: int) -> str:
-    """What to do about a command that begins with a placeholder: to YAML that is a mapping."""
+    """Return what to do about a command that begins with a placeholder: to YAML that is a mapping."""
     lines = text.splitlines()
     wrong = line < len(lines) and re.search(r":\s+\{[A-Za-z_.-]+\}\s*\S", lines[line])
     return "; a value that begins with { stands in quotes" if wrong else ""
@@ -102,5 +102,5 @@ def settled(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _writable(value: Any) -> str:
-    """As text that can be written: YAML can name halves of characters."""
+    """Return a value as text that can be written: YAML can name halves of characters."""
     return str(value).encode("utf-8", "backslashreplace").decode()

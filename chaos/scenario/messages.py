@@ -50,7 +50,7 @@ def _looked_at(document: Mapping[str, Any]) -> tuple[Scenario | None, list[Detai
 
 
 def _means_nothing(document: Mapping[str, Any], detail: Detail) -> bool:
-    """Whether it is a key that is unknown, and was not meant for another one."""
+    """Return whether a detail is about a key that is unknown, and was not meant for another one."""
     if detail["type"] != "extra_forbidden":
         return False
     return not nearest(_key(detail["loc"]), _known_keys(document, detail["loc"]))
@@ -79,7 +79,7 @@ def problems_of(raw: Any, document: Mapping[str, Any], details: Sequence[Detail]
 
 
 def _apart(detail: Detail) -> list[Detail]:
-    """What is wrong with a cluster as a whole, one by one, each at its own key."""
+    """Return what is wrong with a cluster as a whole, one by one, each at its own key."""
     error = detail.get("ctx", {}).get("error")
     if not isinstance(error, MisfitError):
         return [detail]
@@ -87,7 +87,7 @@ def _apart(detail: Detail) -> list[Detail]:
 
 
 def placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
-    """Where in the file; at `extends` for what is not in this one."""
+    """Return where a key is in the file, as line and column; at `extends` for what is not in this one."""
     if where and where[0] == "cluster" and isinstance(raw.get("trainer"), dict) and "cluster" not in raw:
         where = ["trainer", *where[1:]]
     if where and where[0] not in map(str, raw) and "extends" in raw:

@@ -93,12 +93,12 @@ class Scenario(BaseModel):
 
     @property
     def trainer(self) -> Trainer:
-        """With the settings in `cluster`."""
+        """Return the trainer with the settings in `cluster`."""
         return TRAINERS[self.trainer_name](self.cluster)
 
     @property
     def nodes(self) -> list[str]:
-        """Every node by name."""
+        """Return the names of all nodes."""
         return self.cluster.all_nodes
 
 

@@ -76,7 +76,7 @@ class Plan(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def document(self) -> dict[str, Any]:
-        """As JSON's types."""
+        """Return the plan as JSON's types."""
         return self.model_dump(mode="json", by_alias=True, exclude=self._unsaid)
 
     @property
@@ -86,7 +86,7 @@ class Plan(BaseModel):
 
     @property
     def chance(self) -> str:
-        """What virtual time draws from: cluster, seed and faults, not what the plan is called or held to."""
+        """Return what virtual time draws from: cluster, seed and faults, not what the plan is called or held to."""
         if self.drawn_from:
             return self.drawn_from
         return self.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0}).digest
@@ -97,7 +97,7 @@ class Plan(BaseModel):
 
     @property
     def trainer(self) -> Trainer:
-        """With the settings of the plan's cluster."""
+        """Return the trainer with the settings of the plan's cluster."""
         return TRAINERS[self.trainer_name](self.cluster)
 
     def predicted_availability(self, *, undisturbed: bool = False) -> float:
@@ -127,7 +127,7 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
 
 
 def singles(fault: Fault, name: str, seed: int) -> tuple[PlannedFault, ...]:
-    """What a plan makes of a fault, with chance of its own."""
+    """Return what a plan makes of a fault, with chance of its own."""
     return tuple(PlannedFault.model_validate(single) for single in _singles(fault, name, seed))
 
 

@@ -42,7 +42,7 @@ class Numbers(NamedTuple):
 
 
 def fault_names(document: Mapping[str, Any]) -> list[str]:
-    """What the faults of a file are called, everywhere: by their id, or f1, f2, ..."""
+    """Return what the faults of a file are called, everywhere: by their id, or f1, f2, ..."""
     entries = document.get("faults")
     return [str((entry.get("id") if isinstance(entry, dict) else "") or f"f{number}")
             for number, entry in enumerate(entries, 1)] if isinstance(entries, list) else []

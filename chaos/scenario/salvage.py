@@ -28,7 +28,7 @@ _TRIGGERS = ("at", "when", "after")
 
 
 class KnownCluster(IntEnum):
-    """How much of a cluster is certain."""
+    """The part of a cluster that is certain."""
 
     NOTHING = 0
     """Not even which nodes it has."""
@@ -51,8 +51,8 @@ class Rest(NamedTuple):
 
 def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
              known: KnownCluster = KnownCluster.ALL) -> Rest | None:
-    """What is left of a document, of which these parts are wrong; None where that is nothing. `known`: of its cluster,
-    at most."""
+    """Return what is left of a document, of which these parts are wrong; None where that is nothing. `known`: of its
+    cluster, at most."""
     trainer, cluster, known = _cluster(document, wrong, known)
     entries = document.get("faults")
     entries = entries if isinstance(entries, list) else []

@@ -27,7 +27,7 @@ _AT_MOST = 0.97
 
 
 class Stretch(NamedTuple):
-    """When a fault is on, as far as the plan tells."""
+    """The time in which a fault is on, as far as the plan tells."""
 
     number: int
     fault: Fault
@@ -62,7 +62,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
 
 
 def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
-    """What is wrong with a fault, whatever other faults do."""
+    """Yield what is wrong with a fault, whatever other faults do."""
     scenario, names = rest.scenario, rest.numbers.names
     if rest.known is KnownCluster.ALL:
         counted = len(rest.numbers.places) == len(names)  # else one that is left out may have joined, too
@@ -75,8 +75,8 @@ def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
 
 def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names: Sequence[str],
                on: Sequence[Fault]) -> Iterator[str]:
-    """Why a fault can't be added to a run that goes on. `names`: of the faults that there are; `on`: those that last
-    at the moment."""
+    """Yield why a fault can't be added to a run that goes on. `names`: of the faults that there are; `on`: those that
+    last at the moment."""
     yield from _targets(scenario, fault)
     yield from _of_mode(scenario, fault)
     yield from _beyond(fault, abilities)
@@ -103,8 +103,8 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
 
 
 def _of_texts(scenario: Scenario) -> Iterator[Objection]:
-    """What is wrong with single texts of a cluster, as with a placeholder in a command: of one whose other parts may
-    not be the file's."""
+    """Yield what is wrong with single texts of a cluster, as with a placeholder in a command: of one whose other parts
+    may not be the file's."""
     document = scenario.cluster.model_dump(mode="json")
     for *where, message in scenario.trainer.objections():
         part: Any = document
@@ -115,7 +115,7 @@ def _of_texts(scenario: Scenario) -> Iterator[Objection]:
 
 
 def _of_names(scenario: Scenario) -> Iterator[Objection]:
-    """What is said of learners, outside of faults."""
+    """Yield what is wrong with what is said of learners, outside of faults."""
     learners = scenario.cluster.names
     for index, bound in enumerate(scenario.checks.participation):
         if bound.learner not in learners:
@@ -313,12 +313,12 @@ def _before(scenario: Scenario, ids: dict[str, int], index: int) -> set[int]:
 
 
 def _kinds(fault: Fault) -> frozenset[str]:
-    """What a fault is made of."""
+    """Return the kinds that a fault is made of."""
     return fault.kinds() if isinstance(fault, Composite) else frozenset({fault.kind})
 
 
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    """What the trainer has no place for."""
+    """Yield what the trainer has no place for."""
     part = fault.part if isinstance(fault, CorruptMemory) else ""
     refused = (scenario.trainer.refusal(kind, part) for kind in sorted(_kinds(fault)))
     yield from filter(None, refused)
@@ -387,7 +387,7 @@ def _in_the_way(stretch: Stretch, stretches: list[Stretch], scenario: Scenario) 
 
 
 def _downs(stretch: Stretch) -> bool:
-    """Whether a fault's targets are not there from its beginning to its end."""
+    """Return whether a fault's targets are not there from its beginning to its end."""
     return stretch.fault.stops_target and not isinstance(stretch.fault,
                                                          FailingWrites)  # that one dies some time, or never
 
@@ -400,7 +400,7 @@ def _touch(fault: Fault, other: Fault, scenario: Scenario) -> bool:
 
 
 def _links_of(fault: Fault, links: Sequence[str]) -> set[str]:
-    """Those that it hits, where links have names of their own."""
+    """Return the links that a fault hits, where links have names of their own."""
     return {link for link in links for target in fault.targets if link == target or target in ends(link)}
 
 

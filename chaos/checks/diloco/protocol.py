@@ -235,7 +235,8 @@ def _versions(history: History) -> tuple[dict[tuple[int, int], str], list[str]]:
 
 
 def _kept(event: Initial | Resumed | Merge) -> Sequence[tuple[int, int, str, str | None]]:
-    """Of which fragments the syncer tells: version, digest of the value, and of all that is kept of it."""
+    """Return the fragments in this event of the syncer: each its number, version, digest of the value, and digest of
+    all that is kept of it (None: not recorded)."""
     if isinstance(event, Merge):
         return [(event.fragment, event.version, event.digest, event.state)]
     states: Sequence[str | None] = event.states or [None] * len(event.versions)
@@ -243,7 +244,8 @@ def _kept(event: Initial | Resumed | Merge) -> Sequence[tuple[int, int, str, str
 
 
 def _differences(received: Series[Received], known: ByVersion) -> list[tuple[float, str | Line]]:
-    """What one process received that the syncer never had, or in another order than its versions; and when.
+    """Return what one process received that the syncer never had, or in another order than its versions; each with its
+    time in seconds.
 
     Raises:
         Unknown: a version is not on the syncer's tape.

@@ -61,7 +61,7 @@ def _together(begins_with: int, each: Iterable[Numbers], count: int) -> Numbers:
 
 
 class _Possible:
-    """How many tokens the syncer can have heard of, at the most."""
+    """The tokens that the syncer can have heard of, at the most."""
 
     def __init__(self, history: History, steps: Mapping[Node, _Steps]) -> None:
         self._steps, self._begins_with, self._truncated = steps, rules_of(history).begins_with, history.truncated
@@ -170,7 +170,7 @@ def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Num
 
 
 def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
-    """From when to when the syncer knew this process to be there."""
+    """Yield the start and the end, in seconds, of each time in which the syncer knew this process to be there."""
     since: float | None = None
     for event in history.tape.of(Hello, Lost, Initial, Resumed, node=COORDINATOR):
         if isinstance(event, Hello | Lost) and event.learner != node[0]:

@@ -52,7 +52,8 @@ def weights_correct(history: History) -> Finding:
 
 
 def _outer_step(rules: FragmentRules, merge: Merge) -> str:
-    """What is wrong with the rate and the momentum of a merge; empty where nothing is, or they are not recorded."""
+    """Return what is wrong with the rate and the momentum of a merge; empty where nothing is, or they are not recorded.
+    """
     planned = rules.outer_step(merge.processed)
     return "" if merge.outer is None or all(map(isclose, planned, merge.outer)) else (
         f"fragment {merge.fragment} version {merge.version}: its outer rate and momentum were "
@@ -87,7 +88,7 @@ class _Sent:
 
 
 class _Answers:
-    """What every process says that it sent, from its own tape."""
+    """The answers that every process says it sent, from its own tape."""
 
     def __init__(self, tape: Tape, *, carry: bool) -> None:
         """`carry`: steps since the answer are carried on top of what is received."""
@@ -115,7 +116,8 @@ class _Answers:
         return by_fragment
 
     def _closed(self, sent: Series[OuterGradient], received: Series[Received]) -> Integers:
-        """Of each answer the step before the first that it counts in; -1 where nothing had been received by then."""
+        """Return for each answer the step before the first that it counts in; -1 where nothing had been received by
+        then."""
         closed = np.full(len(sent), -1, np.int64)
         rank_sent, rank_received = ranks(sent, received)
         fragments, last = sent.integers("fragment"), sent.integers("step")
@@ -161,7 +163,7 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What one process gave, as the syncer recorded it (`rows`) and as the process itself did."""
+    """The contributions of one process, as the syncer recorded them (`rows`) and as the process itself did."""
 
     node: Node
     rows: Integers

@@ -29,7 +29,7 @@ class PartColumns:
 
     @cached_property
     def merge(self) -> Integers:
-        """Which of the merges each row belongs to."""
+        """Return the number of the merge that each row belongs to."""
         return np.repeat(np.arange(len(self.merges)), self.counts)
 
     @cached_property
@@ -81,7 +81,7 @@ class PartColumns:
 
     @cached_property
     def _table(self) -> PartTable | None:
-        """Where all of these parts are in columns already; None: they are not."""
+        """Return the table that holds all of these parts in columns already; None: there is none."""
         tables = {id(merge.contributions.table): merge.contributions.table for merge in self.merges
                   if isinstance(merge.contributions, Parts)}
         if len(tables) != 1 or not all(isinstance(merge.contributions, Parts) for merge in self.merges):
@@ -90,7 +90,7 @@ class PartColumns:
 
     @cached_property
     def _rows(self) -> Integers:
-        """Where in that table each row is."""
+        """Return the number that each row has in that table."""
         begins = [merge.contributions.begin for merge in self.merges if isinstance(merge.contributions, Parts)]
         offsets = np.arange(len(self.merge)) - np.repeat(self.begins, self.counts)
         return np.repeat(np.asarray(begins, np.int64), self.counts) + offsets

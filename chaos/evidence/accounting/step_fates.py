@@ -25,11 +25,11 @@ class Fates(Mapping[int, str]):
         self._names = [""]
 
     def places(self, first: int, last: int) -> range:
-        """Where the steps in [first, last] are."""
+        """Return the places of the steps in [first, last]."""
         return range(int(np.searchsorted(self.steps, first, "left")), int(np.searchsorted(self.steps, last, "right")))
 
     def step(self, place: int) -> int:
-        """Which one is there."""
+        """Return the step at this place."""
         return int(self.steps[place])
 
     def at(self, place: int) -> str:
@@ -47,13 +47,13 @@ class Fates(Mapping[int, str]):
         self.codes[chosen[self.codes[chosen] == 0]] = self.code(fate)
 
     def without(self, places: range) -> list[int]:
-        """Those of them that have none yet."""
+        """Return those of these places whose steps have no fate yet."""
         open_ = np.flatnonzero(self.codes[places.start:places.stop] == 0) + places.start
         missing: list[int] = open_.tolist()
         return missing
 
     def change(self, place: int, fate: str) -> None:
-        """Another fate than it had."""
+        """Give a step another fate than it had."""
         self.codes[place] = self.code(fate)
 
     def tokens(self, before: NDArray[np.int64]) -> dict[str, int]:
@@ -64,7 +64,7 @@ class Fates(Mapping[int, str]):
                                                                  strict=False) if count}
 
     def have(self, *fates: str) -> NDArray[np.bool_]:
-        """Of each step, whether its fate is one of these."""
+        """Return for each step whether its fate is one of these."""
         return np.isin(self.codes, [code for code, name in enumerate(self._names) if name in fates])
 
     def code(self, fate: str) -> int:

@@ -207,7 +207,7 @@ def _where(parts: PartColumns, row: int) -> str:
 # -- what was not ------------------------------------------------------------------------------------------------------
 
 class _Stream:
-    """What one process recorded about its fragments: answers, and what closed steps, each with its rank in time."""
+    """The records of one process about its fragments: answers, and what closed steps, each with its rank in time."""
 
     def __init__(self, answers: Series[OuterGradient] | None, receipts: Series[Received] | None,
                  resets: Series[Reset] | None) -> None:
@@ -296,8 +296,8 @@ def _refusals(tape: Tape) -> Mapping[tuple[int, Node], list[Refused]]:
 
 
 def _refused(fates: Fates, refusals: Iterable[Refused]) -> NDArray[np.uint8]:
-    """Of each step, why a contribution with it was refused the last time; 0 where none was. A refusal may be written
-    after the receipt that closed the step."""
+    """Return for each step the code of the reason why a contribution with it was refused the last time; 0 where none
+    was. A refusal may be written after the receipt that closed the step."""
     reasons = np.zeros(len(fates.steps), np.uint8)
     for event in refusals:
         places = fates.places(event.first or 0, event.last or 0)
@@ -321,7 +321,7 @@ def _used_once(steps: Mapping[Node, Series[Step]], taken: Mapping[Node, Integers
 
 
 def _positions(events: Series[Step], taken: Integers) -> NDArray[Any]:
-    """Of the batch that each of these steps was made on; None where that is not recorded."""
+    """Return the position of the batch that each of these steps was made on; None where that is not recorded."""
     column = events.column("position")
     if not isinstance(column, list) and len(column) == len(taken):
         return column  # each step once, in order
@@ -331,7 +331,7 @@ def _positions(events: Series[Step], taken: Integers) -> NDArray[Any]:
 
 
 def _again(positions: list[Any], used: set[Any]) -> list[Any]:
-    """Those of them that had been used before, or come again; all are used then."""
+    """Return the positions that had been used before, or come again; all are used then."""
     new = set(positions)
     if len(new) == len(positions) and None not in new and used.isdisjoint(new):  # nearly always, and quick
         used |= new
@@ -346,8 +346,9 @@ def _again(positions: list[Any], used: set[Any]) -> list[Any]:
 
 
 def _overtaken(tape: Tape, parts: PartColumns, timeout: float) -> Mapping[Node, float]:
-    """Of each process, when it must have seen that a newer one has its place: so long after the syncer had first heard
-    of that. One that goes on, because it is cut off, makes steps that count for nothing; unless one was merged."""
+    """Return for each process the time in seconds when it must have seen that a newer one has its place: `timeout`
+    after the syncer had first heard of that. One that goes on, because it is cut off, makes steps that count for
+    nothing; unless one was merged."""
     heard: dict[Node, float] = {}
     for hello in tape.of(Hello):
         heard.setdefault(hello.process, hello.t)

@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """From values to places."""
+    """A scale that maps values to places."""
 
     low: float
     high: float
@@ -41,7 +41,7 @@ class Axis(NamedTuple):
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is; one beyond an end is at the end."""
+        """Return the place of a value; one beyond an end is at the end."""
         share = (value - self.low) / ((self.high - self.low) or 1.0)
         return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 2)
 
@@ -79,7 +79,7 @@ def rate(model: ReportModel, time: Axis) -> DrawnRate:
 
 
 class Mark(NamedTuple):
-    """Where a fault is drawn below the lanes: its row, and its label, which no other covers."""
+    """The place where a fault is drawn below the lanes: its row, and its label, which no other covers."""
 
     fault: FaultTold
     row: int
@@ -164,7 +164,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 class Bar(NamedTuple):
-    """How much of the room to its limit a figure uses, and where the limit is."""
+    """The bar of a figure: how much of the room to its limit it uses, and where the limit is."""
 
     width: float
     limit: float
@@ -172,7 +172,7 @@ class Bar(NamedTuple):
 
 
 def bar(figure: Figure | None) -> Bar | None:
-    """Of a check's tightest figure; None where it has no room, or is about no number."""
+    """Return the bar of a check's tightest figure; None where the figure has no room, or is about no number."""
     if figure is None or figure.used is None:
         return None
     used = min(figure.used, _BEYOND)

@@ -17,7 +17,7 @@ _MOST_ROWS = 40
 
 
 def report_markdown(model: ReportModel) -> str:
-    """Under 60 lines."""
+    """Return the report as Markdown, under 60 lines."""
     lines = [f"### {model.verdict} {escaped(model.scenario)}", "",
              ", ".join([escaped(model.trainer), f"seed {model.seed}", *filter(None, [escaped(model.place)]),
                         f"plan `{model.plan[:12]}`", show_seconds(model.took)])]

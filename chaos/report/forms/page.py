@@ -68,6 +68,6 @@ def _timeline(model: ReportModel) -> dict[str, Any]:
 
 @cache
 def environment() -> Environment:
-    """Where templates are, and how they are read."""
+    """Return the environment that says where templates are, and how they are read."""
     return Environment(loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True)

@@ -33,12 +33,12 @@ def html(result: Result) -> str:
 
 
 def md(result: Result) -> str:
-    """Under 60 lines of Markdown."""
+    """Return the report in under 60 lines of Markdown."""
     return report_markdown(model_of(result))
 
 
 def model_json(result: Result) -> str:
-    """All that the page tells, as numbers; `ReportModel.model_json_schema()` is its schema."""
+    """Return all that the page tells, as numbers; `ReportModel.model_json_schema()` is its schema."""
     return model_of(result).model_dump_json(indent=2) + "\n"
 
 

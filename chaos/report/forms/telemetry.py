@@ -16,7 +16,7 @@ _NAME = "diloco_chaos"
 
 
 def report_prometheus(model: ReportModel) -> str:
-    """In the exposition format, for the textfile collector of a node exporter.
+    """Return the report in the exposition format, for the textfile collector of a node exporter.
 
     Raises:
         MissingExtraError: prometheus-client is not installed.
