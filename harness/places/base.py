@@ -89,7 +89,7 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class NodeState:
-    """What is known of a node now."""
+    """The state of a node as it is known now."""
 
     state: Literal["running", "paused", "dead", "finished"]
     incarnation: int

@@ -68,7 +68,7 @@ class Power(Protocol):
     """What is not on stable storage can be lost."""
 
     def lose_power(self, node: str, restart_after: float | None) -> None:
-        """As `kill`, and with it goes what was not on stable storage."""
+        """Kill it as `kill` does; what was not on stable storage is lost, too."""
         ...
 
 
@@ -118,7 +118,7 @@ class Carries(Protocol):
         ...
 
     def connections(self, links: Sequence[str]) -> int | None:
-        """How many stand on these links now, all together; None: not known."""
+        """Return how many connections stand on these links now, all together; None: not known."""
         ...
 
 
@@ -140,7 +140,7 @@ class Watched(Protocol):
     """Its nodes are on other machines than the harness. Not asked for by faults."""
 
     def machines(self, here: Sample) -> list[Machine]:
-        """What these machines did lately, for the tape. `here`: what this one did."""
+        """Return what these machines did lately, for the tape. `here`: what this one did."""
         ...
 
 

@@ -69,12 +69,14 @@ class Catcher(socketserver.ThreadingUnixStreamServer):
         self._thread.start()
 
     def environment(self, preloaded: str) -> dict[str, str]:
-        """What a command needs to be caught, beside its name. `preloaded`: what it would preload anyway."""
+        """Return the environment variables that a command needs to be caught, beside its name. `preloaded`: what it
+        would preload anyway."""
         return {"LD_PRELOAD": " ".join(filter(None, [self._library, preloaded])),
                 "DILOCO_CHAOS_CATCHER": self._name, TOKEN: self._token}
 
     def answered(self, token: str, node: str, host: str, port: int) -> str:
-        """Where to, see `Way`; as asked where that can't be told, or is asked by a stranger."""
+        """Return where the connection is to go, see `Way`; empty, as asked, where that can't be found out, or where a
+        stranger asks."""
         if not matches(token, self._token):
             return ""
         if host == "-":
@@ -112,7 +114,7 @@ class _Answer(socketserver.BaseRequestHandler):
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """Another name for a folder: that of a socket's file has 107 characters at the most."""
+    """Yield another name for a folder: that of a socket's file has 107 characters at the most."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{opened}"

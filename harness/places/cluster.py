@@ -16,7 +16,8 @@ C = TypeVar("C")
 
 
 class Cluster:
-    """What every place has. All calls come from one thread; none of them blocks for long.
+    """A run's nodes, links and files of state, as every place has them. All calls come from one thread; none of them
+    blocks for long.
 
     What lasts (a pause, a toxic, a limit) is written to the run's undo log before it is done.
     """
@@ -25,7 +26,7 @@ class Cluster:
         self.site = site
 
     def having(self, capability: type[C]) -> C | None:
-        """What has something that only some places have; None: this one does not."""
+        """Return the part that has something that only some places have; None: this place does not have it."""
         return next((part for part in self.site.parts if isinstance(part, capability)), None)
 
     # -- the beginning, and what goes on -------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ class Cluster:
         self.site.poll()
 
     def states(self) -> dict[str, NodeState]:
-        """Every node's state."""
+        """Return every node's state, by the node's name."""
         return self.site.nodes.states()
 
     # -- processes: what is done to a node that is gone already is done to nobody --------------------------------------
@@ -127,7 +128,7 @@ class Cluster:
         return self.site.links.of(node)
 
     def address(self, link: str) -> str:
-        """Where questions about a link are asked from here: host:port."""
+        """Return the address (host:port) at which questions about a link are asked from here."""
         return self.site.links.asked_at(link)
 
     def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
@@ -153,7 +154,7 @@ class Cluster:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def residue(self) -> list[str]:
-        """What of any fault is still there, in words; empty when all is undone."""
+        """Return what of any fault is still there, in words; empty when all is undone."""
         return self.site.residue()
 
     def dump_stacks(self) -> None:

@@ -18,7 +18,7 @@ _LOOK_S = 0.05
 
 
 class Addresses(Protocol):
-    """Where a place's nodes are found."""
+    """The addresses at which a place's nodes are found."""
 
     def port_for(self, spec: NodeSpec, program: Program) -> int:
         """A port that the node can have.
@@ -37,13 +37,13 @@ class Addresses(Protocol):
         ...
 
     def words(self, node: str) -> Mapping[str, str]:
-        """What `{python}` and `{host}` stand for in a node's command, and `{run}` where the run's folder is not this
-        machine's."""
+        """Return what `{python}` and `{host}` stand for in a node's command, and `{run}` where the run's folder is not
+        this machine's."""
         ...
 
 
 class PlaceCommands:
-    """Of one run."""
+    """The commands of one run."""
 
     def __init__(self, run: Path, nodes: Nodes[Any], links: RunLinks, addresses: Addresses) -> None:
         """`run`: the run's folder."""
@@ -77,12 +77,12 @@ class PlaceCommands:
         return program.started(self._own(spec, program, number), addresses, spec.failpoints)
 
     def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
-        """What a command may say of its own node."""
+        """Return what a command may say of its own node."""
         return {**program.own(str(self._run), spec.name), **self._addresses.words(spec.name),
                 "incarnation": str(number), "port": str(self._nodes.ports.get(spec.name, 0))}
 
     def _wait_ready(self, spec: NodeSpec, program: Program) -> None:
-        """Until it is as the scenario says.
+        """Wait until a command is ready, by what the scenario says.
 
         Raises:
             ClusterError: it ended before, or took too long.
@@ -123,8 +123,8 @@ class CaughtLinks:
         self._links, self._finder = links, finder
 
     def way(self, node: str, host: str, port: int) -> str:
-        """Where the link is from a node to the one that listens there; empty: none of this run does, or it does
-        itself."""
+        """Return where the link is from a node to the one that listens there; empty: no node of this run does, or it
+        does itself."""
         with self._links.lock:
             to = self._finder.listener(host, port)
             if not to or to == node:

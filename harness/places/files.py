@@ -16,7 +16,7 @@ Change = Callable[[bytes], bytes | None]
 
 
 class NodeFiles(Protocol):
-    """Of a run's nodes, at one place."""
+    """The files of a run's nodes, at one place."""
 
     def state(self, node: str) -> dict[str, int]:
         """Name and size in bytes of the files from which a node goes on."""
@@ -64,7 +64,7 @@ class RunFiles:
             path.write_bytes(changed)
 
     def tape_size(self, node: str) -> int:
-        """As it is here."""
+        """Return the bytes of the tape as it is here."""
         return tape_size(self._run, self._nodes, node)
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:

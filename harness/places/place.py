@@ -65,7 +65,7 @@ class Requirement(NamedTuple):
 
 
 class Place(ABC):
-    """Where nodes run. An instance has its settings; what can be said without them stands in the class."""
+    """A place where nodes run. An instance has its settings; what can be said without them stands in the class."""
 
     name: ClassVar[str]
     """What `--on` takes; its entry point's, too."""
@@ -104,7 +104,7 @@ class Place(ABC):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do with its settings."""
+        """Return what it can do with its settings."""
         return self.can
 
     # -- its settings --------------------------------------------------------------------------------------------------
@@ -116,7 +116,8 @@ class Place(ABC):
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
-        """As the options of a command line say. `given`: those that were given, by name; all of them are its own.
+        """Return this place as the options of a command line say. `given`: those that were given, by name; all of them
+        are its own.
 
         Raises:
             OptionError: one of them has no value that it takes.
@@ -128,7 +129,7 @@ class Place(ABC):
 
     @property
     def parameters(self) -> Parameters | None:
-        """What virtual time is made of; None: time is real, and `site` puts together what nodes run in."""
+        """Return what virtual time is made of; None: time is real, and `site` puts together what nodes run in."""
         return None
 
     def must_be_ready(self, programs: Collection[Program]) -> None:  # noqa: B027 - some need nothing
@@ -140,7 +141,7 @@ class Place(ABC):
 
     @abstractmethod
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
-        """What one run is made of here; nothing is started yet.
+        """Return what one run is made of here; nothing is started yet.
 
         Args:
             run: the run's folder.
@@ -152,8 +153,8 @@ class Place(ABC):
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
-        """What is there of what runs need, and what is missing. `given`, and errors of options and settings: as of
-        `chosen`."""
+        """Return what is there of what runs need, and what is missing. `given`, and errors of options and settings: as
+        of `chosen`."""
         return []
 
     @classmethod

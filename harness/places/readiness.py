@@ -14,7 +14,7 @@ _ERRORS_FROM = 400
 
 
 def is_ready(ready: ReadyCheck, log: Path, address: tuple[str, int], url: str, patience: float) -> bool:
-    """Whether everything that is waited for is there.
+    """Return whether everything that is waited for is there.
 
     Args:
         ready: what is waited for.
@@ -34,7 +34,7 @@ def is_ready(ready: ReadyCheck, log: Path, address: tuple[str, int], url: str, p
 
 
 def _says(log: Path, expression: str) -> bool:
-    """Whether a line of it is meant."""
+    """Return whether a line of the log matches."""
     if not log.is_file():
         return False
     with open(log, errors="replace") as lines:
@@ -42,7 +42,7 @@ def _says(log: Path, expression: str) -> bool:
 
 
 def _answers(url: str, patience: float) -> bool:
-    """Whether there is an answer that is no error."""
+    """Return whether there is an answer that is no error."""
     try:
         with requests.get(url, timeout=patience, allow_redirects=False, stream=True) as answer:
             return answer.status_code < _ERRORS_FROM

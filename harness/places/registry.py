@@ -60,8 +60,8 @@ def options() -> Sequence[Option]:
 
 
 def refusal(place: Place, missing: Collection[Ability]) -> str:
-    """Why a place can't do what a fault needs, and what to do about it: its own sentence, or that of a place that can;
-    then which places can."""
+    """Return why a place can't do what a fault needs, and what to do about it: its own sentence, or that of a place
+    that can; then which places can."""
     wanted = sorted(missing)
     able = [other for other in places() if other.name != place.name and other.can | other.may >= set(missing)]
     said = [place.cannot[ability] for ability in wanted if ability in place.cannot]
@@ -71,7 +71,7 @@ def refusal(place: Place, missing: Collection[Ability]) -> str:
 
 
 def refused_parts(place: Place, program: Program) -> list[str]:
-    """What of a command a place can't have, a sentence each: why, and which places take it."""
+    """Return what of a command a place can't have, a sentence each: why, and which places take it."""
     has: dict[Part, bool] = {"peers: caught": bool(program.meets), "image": bool(program.image or program.service),
                              "service": program.service is not None}
     return [f"{part}: {_or_elsewhere(why, [other for other in places() if part in other.takes])}"
@@ -85,7 +85,7 @@ def _or_elsewhere(why: str, able: Sequence[type[Place]]) -> str:
 
 
 def run_with(names: Sequence[str]) -> str:
-    """What to type for a run to take place there."""
+    """Return what to type for a run to take place there."""
     if list(names) == [DEFAULT]:
         return f"leave --on out, which is --on {DEFAULT}"
     return f"run it with --on {units.names(names, 'or')}"

@@ -13,7 +13,7 @@ from diloco_chaos.harness.places.nodes.nodes import Nodes
 
 
 class Site(ABC):
-    """What a place puts together for a run. Faults act on its parts: `diloco_chaos.harness.places.cluster.Cluster`."""
+    """A place's parts for a run. Faults act on them: `diloco_chaos.harness.places.cluster.Cluster`."""
 
     nodes: Nodes[Any]
     links: RunLinks
@@ -42,7 +42,7 @@ class Site(ABC):
         self.nodes.poll()
 
     def residue(self) -> list[str]:
-        """What of any fault is still there, in words; empty when all is undone."""
+        """Return what of any fault is still there, in words; empty when all is undone."""
         return [*self.nodes.residue(), *self.links.residue()]
 
     @abstractmethod

@@ -29,7 +29,8 @@ def listening(host: str, port: int) -> list[str]:
 
 
 def connections(pid: int, port: int) -> int | None:
-    """How many that came to this port stand, on the network that a process is on; None where that can't be read."""
+    """Return how many connections to this port stand, on the network that a process is on; None where that can't be
+    read."""
     try:
         return sum(1 for _ in _sockets(_ESTABLISHED, port, f"/proc/{pid}/net"))
     except OSError:
@@ -37,7 +38,8 @@ def connections(pid: int, port: int) -> int | None:
 
 
 def takes(pid: int, port: int) -> bool | None:
-    """Whether anybody listens at this port, on the network that a process is on; None where that can't be read."""
+    """Return whether anything listens at this port, on the network that a process is on; None where that can't be
+    read."""
     try:
         return any(True for _ in _sockets(_LISTENS, port, f"/proc/{pid}/net"))
     except OSError:
@@ -45,7 +47,7 @@ def takes(pid: int, port: int) -> bool | None:
 
 
 def holds(pid: int, sockets: Iterable[str]) -> bool:
-    """Whether a process has one of these open; no, where it is gone or not ours to ask."""
+    """Return whether a process has one of these open; no, where it is gone or not ours to ask."""
     wanted = set(sockets)
     with suppress(OSError):
         for entry in os.listdir(f"/proc/{pid}/fd"):

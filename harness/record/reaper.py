@@ -25,7 +25,7 @@ _TRIES, _AGAIN_S = 20, 3.0
 
 @dataclass(frozen=True)
 class HealedRun:
-    """What became of something that a dead harness left."""
+    """The outcome for something that a dead harness left."""
 
     words: str
     undone: bool = True

@@ -27,7 +27,7 @@ class UndoLogError(UserError):
 
 
 def run_label(token: str) -> str:
-    """What a run is labelled with: a part of its token, because labels are no secret."""
+    """Return the label of a run: a part of its token, because labels are no secret."""
     return token[:12]
 
 
@@ -51,14 +51,14 @@ _OURS: Mapping[str, type[Entry]] = {"opened": Opened, "done": Done}
 
 
 def state_folder() -> Path:
-    """What is kept of this user's runs (XDG_STATE_HOME; a path that is not absolute is ignored, as its specification
-    wants it: it would be another folder in every folder)."""
+    """Return the folder that keeps what is left of this user's runs (XDG_STATE_HOME; a path that is not absolute is
+    ignored, as its specification wants it: it would be another folder in every folder)."""
     named = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (named if named.is_absolute() else Path("~/.local/state").expanduser()) / "diloco-chaos"
 
 
 def undo_logs_folder() -> Path:
-    """Where undo logs lie."""
+    """Return the folder that undo logs lie in."""
     return state_folder() / "undo-logs"
 
 
@@ -101,7 +101,7 @@ class UndoLog:
                 self._write(Done(number=number))
 
     def close(self) -> None:
-        """Nothing is owed any more, or what is owed is for the reaper: an empty undo log is removed."""
+        """Close it: nothing is owed any more, or what is owed is for the reaper. An empty undo log is removed."""
         if not self._open:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
@@ -119,25 +119,25 @@ class UndoLog:
 
 
 class NoUndoLog(UndoLog):
-    """For what ends with this process in any case: nothing is written."""
+    """An undo log for what ends with this process in any case: nothing is written."""
 
     def __init__(self, token: str) -> None:
         """`token`: see `UndoLog`."""
         self.token, self.cause = token, ""
 
     def record(self, undo: type[Undo], **fields: object) -> int:
-        """Nothing."""
+        """Record nothing; return 0."""
         return 0
 
     def complete(self, number: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class OpenUndos:
-    """What one part of a run has in the undo log, by what was done: each is there once, however often it is done."""
+    """One part of a run's undos in the undo log, by what was done: each is there once, however often it is done."""
 
     def __init__(self, undo_log: UndoLog) -> None:
         self._undo_log = undo_log
@@ -154,7 +154,7 @@ class OpenUndos:
             self._undo_log.complete(self._numbers.pop(done))
 
     def complete_all(self) -> None:
-        """All of it is undone, or gone."""
+        """Mark all of it as undone, or gone."""
         for done in list(self._numbers):
             self.complete(done)
 
@@ -173,7 +173,7 @@ def _made(path: Path) -> int:
 
 
 class Owed(NamedTuple):
-    """What an undo log says: whose it is, and what is still to be undone, newest first."""
+    """An undo log's content: whose it is, and what is still to be undone, newest first."""
 
     opened: Opened
     undos: list[Undo]

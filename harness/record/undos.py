@@ -49,7 +49,7 @@ class Undo(Entry, ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """What was done once it is undone, for people."""
+        """Say for people what was done once it is undone."""
 
     @abstractmethod
     def heal(self, token: str) -> bool:
@@ -70,7 +70,7 @@ class Continue(Undo):
     process: Identity
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"process {self.process.pid} let run again"
 
     def heal(self, token: str) -> bool:
@@ -87,7 +87,7 @@ class Lift(Undo):
     hard: int
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"file size limit of process {self.process.pid} lifted"
 
     def heal(self, token: str) -> bool:
@@ -107,7 +107,7 @@ class Remove(Undo):
     path: Path
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"{self.path} removed"
 
     def heal(self, token: str) -> bool:
@@ -125,11 +125,11 @@ class Command(Undo):
     argv: list[str] = Field(min_length=1)
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"{' '.join(self.argv)}: done"
 
     def heal(self, token: str) -> bool:
-        """To its end."""
+        """Run the user's command, to its end."""
         carried_out(self.argv, _COMMAND_S)
         return True
 
@@ -157,7 +157,7 @@ def kind_of(entry: str) -> type[Undo]:
 
 
 def word_of(kind: type[Undo]) -> str:
-    """What `entry` says in its lines."""
+    """Return what `entry` says in the lines of a kind."""
     return str(kind.model_fields["entry"].default)
 
 

@@ -26,11 +26,11 @@ class ContainerAddresses:
         self._known: dict[str, tuple[int, str]] = {}  # node -> (incarnation, its address among the nodes)
 
     def port_for(self, spec: NodeSpec, program: Program) -> int:
-        """Its own, or always the same one: each has a network address of its own."""
+        """Return the program's own port, or always the same one: each container has a network address of its own."""
         return program.port or LISTEN
 
     def found_at(self, node: str) -> str:
-        """By its name."""
+        """Return the node's name: other nodes find it by that."""
         return node
 
     def seen_at(self, node: str) -> tuple[str, int]:
@@ -38,16 +38,16 @@ class ContainerAddresses:
         return self._project.address(self._nodes[node].process.container), self._nodes.ports.get(node, 0)
 
     def words(self, node: str) -> Mapping[str, str]:
-        """Its image's interpreter."""
+        """Return its image's interpreter, and the address of all its interfaces."""
         return {"python": PYTHON, "host": ANY}
 
     def listener(self, host: str, port: int) -> str:
-        """By its address, where it listens there."""
+        """Return the node that has this address and listens there; empty: none does."""
         return next((node.name for node in self._nodes.values() if node.alive and self._address(node) == host
                      and takes(node.process.pid, port) is not False), "")
 
     def met_at(self, address: str) -> str:
-        """At the link server's."""
+        """Return the link server's address among the nodes, with the same port."""
         return f"{self._links_at()}:{address.rpartition(':')[2]}"
 
     def forget(self, node: str) -> None:
@@ -55,7 +55,7 @@ class ContainerAddresses:
         self._known.pop(node, None)
 
     def _address(self, node: Incarnation[ContainerProcess]) -> str:
-        """Where other nodes find it by number; empty while it is off their network."""
+        """Return the IP address at which other nodes find it; empty while it is off their network."""
         number, address = self._known.get(node.name, (-1, ""))
         if number != node.number or not address:
             address = self._project.address(node.process.container)

@@ -39,7 +39,7 @@ _NOISE = re.compile(r"^time=.*$|^(goroutine|runtime stack)\b[\s\S]*|\b(validatin
 
 
 def version() -> tuple[int, ...]:
-    """Of `docker compose`, as (2, 40); empty where there is none."""
+    """Return the version of `docker compose`, as (2, 40); empty where there is none."""
     try:
         done = subprocess.run([*_DOCKER, "version", "--short"], stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=_WITHIN_S, check=False)

@@ -23,7 +23,7 @@ _OWN = frozenset({"command", "networks", "volumes", "ports", "restart", "depends
 
 
 def _cpus(value: Any) -> dict[str, Any]:
-    """As quota and period, which can be changed later: `NanoCPUs` can't."""
+    """Return the processors as quota and period, which can be changed later: `NanoCPUs` can't."""
     return {"cpu_period": PERIOD_US, "cpu_quota": round(float(value) * PERIOD_US)}
 
 
@@ -33,7 +33,7 @@ def _tmpfs(value: list[str]) -> dict[str, Any]:
 
 
 def _sysctls(value: Mapping[str, str]) -> dict[str, Any]:
-    """As they are.
+    """Return the settings as they are.
 
     Raises:
         ValueError: one has no value.
@@ -114,7 +114,7 @@ def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:
 
 
 def of_command(image: str, wanted: Service | None) -> dict[str, Any]:
-    """What the container of a command is made with, beside the command."""
+    """Return what the container of a command is made with, beside the command."""
     if wanted is None:
         return {"image": image, **_FOR_COMMANDS}
     stated = service(Path(wanted.file), wanted.name, foreign=True)

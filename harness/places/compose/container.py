@@ -72,7 +72,7 @@ class ContainerProcess(Process):
         return self.pid or None if self._made.done() else None
 
     def details(self) -> Mapping[str, Any]:
-        """Whether the kernel killed something in it for want of memory."""
+        """Return whether the kernel killed something in it for want of memory, for the tape."""
         return {"oom": True} if self.id in self._watch.out_of_memory else {}
 
     @property
@@ -85,7 +85,7 @@ class ContainerProcess(Process):
         self._soon(f"signal {self._name}", lambda: self.container.kill(number.name))
 
     def ended(self) -> int | None:
-        """As the engine's events say."""
+        """Return its exit status as the engine's events say it; None: they have not said any."""
         if not self._made.done():
             return None
         code = self._watch.exits.get(self.container.id)
@@ -103,25 +103,26 @@ class ContainerProcess(Process):
         self._over, self._paused = True, False
 
     def freeze(self) -> None:
-        """By the cgroup's freezer."""
+        """Stop it by the cgroup's freezer."""
         self._used.clear()
         self._soon(f"pause {self._name}", lambda: self.container.pause()).result()
         self._paused = True
 
     def thaw(self) -> None:
-        """And SIGCONT, for one that had stopped itself."""
+        """Let it go on, and send SIGCONT for one that had stopped itself."""
         self._soon(f"unpause {self._name}", lambda: self.container.unpause()).result()
         self.send(signal.SIGCONT)
         self._paused = False
 
     def throttle(self, share: float, spread: float, seed: int) -> None:
-        """By a CPU quota: this share of what the node has been using until now, which a paced learner uses evenly."""
+        """Throttle it by a CPU quota: this share of what the node has been using until now, which a paced learner uses
+        evenly."""
         usual = self._usage()
         self._used.clear()  # what was before tells nothing of what will be after
         self._cycle = QuotaCycle(lambda drawn: self._set_quota(drawn * usual), share, spread, seed)
 
     def unthrottle(self) -> None:
-        """Its usual quota."""
+        """Give it its usual quota back."""
         if self._cycle is not None:
             self._cycle.end()
             self._cycle = None
@@ -130,11 +131,11 @@ class ContainerProcess(Process):
 
     @property
     def throttled(self) -> bool:
-        """Whether a quota is on."""
+        """Return whether a quota is on."""
         return self._quota is not None
 
     def stands_still(self) -> bool:
-        """Whether the engine has paused it, or it has stopped itself."""
+        """Return whether the engine has paused it, or it has stopped itself."""
         with asked(f"look at {self._name}"):
             self.container.reload()
         return bool(self.container.status == "paused" or state(self.pid) == "T")
@@ -228,7 +229,7 @@ class ContainerProcess(Process):
 
 
 class ContainerLog:
-    """What a container says, kept in a file of the run's."""
+    """A container's output, kept in a file of the run's."""
 
     def __init__(self, name: str, path: Path, made: Future[Any], followed: bool) -> None:
         """`made`: the container. `followed`: the file has it while the container runs; else once it is saved."""

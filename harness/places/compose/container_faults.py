@@ -40,13 +40,13 @@ class ContainerNetwork:
         self._project, self._nodes, self._links, self._addresses = project, nodes, links, addresses
 
     def disconnect(self, node: str, off: bool) -> None:
-        """From the internal network, or back to it under its name."""
+        """Take a node off the internal network, or put it back under its name."""
         with self._links.lock:
             self._addresses.forget(node)  # it may get another one
             self._project.attach(self._nodes[node].process.container, node, not off)
 
     def residue(self) -> list[str]:
-        """Who is off the network, in words."""
+        """Return which nodes are off the network, in words."""
         return [f"{node.name} is off the network" for node in self._nodes.values()
                 if node.alive and not self._project.attached(node.process.container)]
 

@@ -93,7 +93,7 @@ class DockerEngine:
         self.client.close()
 
     def answers(self) -> bool:
-        """Whether it is there now."""
+        """Return whether the engine answers now."""
         try:
             return bool(self.client.ping())
         except (DockerException, requests.RequestException, OSError):
@@ -163,7 +163,7 @@ class DockerEngine:
 
 
 class Labels:
-    """What things of one run carry: our own labels, and Compose's, so that `docker compose -p RUN` shows them."""
+    """The labels of one run's things: our own labels, and Compose's, so that `docker compose -p RUN` shows them."""
 
     def __init__(self, token: str, project: str) -> None:
         self.run, self.project = run_label(token), project
@@ -171,7 +171,7 @@ class Labels:
         self._ours = {RUN: self.run, HARNESS: f"{me.pid}-{me.start}" if me else ""}
 
     def of(self, service: str = "", **more: str) -> dict[str, str]:
-        """For a container of this service, or for a network or volume."""
+        """Return the labels of a container of this service, or of a network or volume."""
         labels = self._ours | {_PROJECT: self.project} | more
         return labels | {_SERVICE: service} | _AS_COMPOSE_MAKES_THEM if service else labels
 
@@ -195,7 +195,7 @@ class ContainerWatch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Until the engine goes away, or `close`."""
+        """Follow the engine's events until the engine goes away, or `close`."""
         try:
             for event in self._events:
                 self._take(event["Action"], event["Actor"]["ID"], event["Actor"].get("Attributes", {}))

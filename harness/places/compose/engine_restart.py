@@ -14,7 +14,7 @@ ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
 
 
 def is_known() -> bool:
-    """Whether somebody said how.
+    """Return whether the user gave a command that restarts the engine.
 
     Raises:
         ClusterError: what was said is no command.
@@ -30,5 +30,5 @@ class EngineRestart:
     """Implements `diloco_chaos.harness.places.capabilities.Engine`."""
 
     def restart_engine(self) -> None:
-        """By the user's command; nothing waits for it, for it takes the run with it."""
+        """Begin the restart by the user's command; nothing waits for it, for it takes the run with it."""
         begun(shlex.split(os.environ[ENGINE_RESTART]))

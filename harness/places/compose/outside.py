@@ -30,7 +30,7 @@ class Outside:
 
     @property
     def watch(self) -> ContainerWatch:
-        """What the engine has told."""
+        """Return what listens to the engine's events."""
         assert self._watch is not None, "the cluster was started"
         return self._watch
 
@@ -54,7 +54,7 @@ class Outside:
             raise self.went_away()
 
     def has_gone(self) -> bool:
-        """Whether the engine has, as far as can be told now."""
+        """Return whether the engine has gone, as far as is known now."""
         return bool(self.watch.broken) or not self._engine.answers()
 
     def must_be_left_alone(self, name: str, container: str) -> None:
@@ -74,7 +74,7 @@ class Outside:
         self.must_be_left_alone(name, container)
 
     def wait_for(self, seconds: float, condition: Callable[[], bool]) -> None:
-        """Until it holds, or so many seconds have passed.
+        """Wait until the condition holds, or so many seconds have passed.
 
         Raises:
             EngineError: the engine has gone meanwhile.
@@ -85,6 +85,6 @@ class Outside:
             time.sleep(0.02)
 
     def went_away(self) -> EngineError:
-        """What there is to say of it."""
+        """Return the error that says that the engine went away."""
         return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: "
                            f"the tape, the checkpoints and the snapshots in {self._run}")

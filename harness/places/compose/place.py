@@ -50,7 +50,7 @@ class Compose(Place):
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
-        """With a port that is free."""
+        """Return this place with a port that is free."""
         if (toxiproxy := given.get("toxiproxy", EMBEDDED)) not in (EMBEDDED, REAL):
             raise OptionError(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out")
         return cls(free(given.get("toxiproxy_port", 0)))

@@ -61,7 +61,7 @@ class Project:
         return self.mount(_RUN, self.run)
 
     def stated(self, service: str) -> dict[str, Any]:
-        """What docker-compose.yml states about a service."""
+        """Return what docker-compose.yml states about a service."""
         return compose_file.service(self._file, service)
 
     def container(self, service: str, name: str, stated: Mapping[str, Any], command: Sequence[str], *,
@@ -100,13 +100,13 @@ class Project:
                 network.connect(container, aliases=[service])
 
     def attached(self, container: Any) -> bool:
-        """Whether a container is on the internal network now."""
+        """Return whether a container is on the internal network now."""
         with asked("look at a container's networks"):
             container.reload()
         return self.networks[TRAINING].name in container.attrs["NetworkSettings"]["Networks"]
 
     def address(self, container: Any) -> str:
-        """Of a container on the internal network: this machine reaches it there, too.
+        """Return the IP address of a container on the internal network: this machine reaches it there, too.
 
         Raises:
             EngineError: it is not there.

@@ -123,7 +123,8 @@ class ComposeSite(Site):
             self._must_be_loaded(self._catcher, caught)
 
     def _must_be_loaded(self, catcher: Catcher, nodes: Sequence[str]) -> None:
-        """Where the library is not, nothing is caught, and nothing says so."""
+        """Check that these nodes have loaded the library: where it is not loaded, nothing is caught, and nothing says
+        so."""
         self.outside.wait_for(_LOADS_S, lambda: catcher.loaded.issuperset(nodes))
         for name in nodes:
             if name not in catcher.loaded and self.nodes[name].process.ended() is None:
@@ -197,7 +198,7 @@ class ComposeSite(Site):
         self._toxiproxy.must_live()
 
     def residue(self) -> list[str]:
-        """As everywhere, and who is off the network, and what fills the small disk."""
+        """Return what every place has left, which nodes are off the network, and what fills the small disk."""
         return [*super().residue(), *self._network.residue(), *self._disks.residue()]
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ class ComposeSite(Site):
         self._engine.close()
 
     def _quietly(self, act: Callable[[], object]) -> bool:
-        """Whether it could be done; where it could not, removal does what is needed."""
+        """Try to do something; return whether it could be done. Where it could not, removal does what is needed."""
         try:
             act()
         except (ClusterError, LinkError, OSError) as error:

@@ -29,30 +29,30 @@ class SmallDisks:
         self._small: SmallDisk | None = None
 
     def make(self, size: int) -> None:
-        """Of so many bytes."""
+        """Make the small disk, of so many bytes."""
         self._small = SmallDisk(self._project, size)
 
     def mounts(self, spec: NodeSpec) -> list[Any]:
-        """What a node's container needs to have its state there."""
+        """Return the mounts that a node's container needs to have its state there."""
         return [self._small.mount(self._run / spec.state)] if spec.disk and self._small is not None else []
 
     def state(self, node: str) -> dict[str, int]:
-        """On a small disk they are seen through the container that keeps it."""
+        """Return a node's files of state; those on a small disk are seen through the container that keeps it."""
         return self._disk().files() if self._nodes[node].spec.disk else self._others.state(node)
 
     def alter(self, node: str, name: str, change: Change) -> None:
-        """On a small disk they are rewritten through the container that keeps it."""
+        """Alter a node's file of state; one on a small disk is rewritten through the container that keeps it."""
         if self._nodes[node].spec.disk:
             self._disk().alter(name, change)
         else:
             self._others.alter(node, name, change)
 
     def tape_size(self, node: str) -> int:
-        """In the run's folder."""
+        """Return the bytes of the node's tape, which is in the run's folder."""
         return self._others.tape_size(node)
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
-        """By the run's folder."""
+        """Corrupt a process' memory by an order in the run's folder."""
         self._others.corrupt_memory(node, corruption)
 
     def fill_disk(self, node: str, restart_after: float) -> int:
@@ -61,12 +61,12 @@ class SmallDisks:
         return self._disk().fill()
 
     def empty_disk(self, node: str) -> None:
-        """Remove them."""
+        """Remove the zeros."""
         self._disk().empty()
         self._nodes.space_again(node)
 
     def residue(self) -> list[str]:
-        """What fills it, in words."""
+        """Return what fills it, in words."""
         return ["the small disk is full"] if self._small is not None and self._small.filled else []
 
     def _disk(self) -> SmallDisk:
@@ -102,12 +102,12 @@ class SmallDisk:
         return int(self._do(f"stat -c %s {_FILLING}"))
 
     def empty(self) -> None:
-        """Remove them."""
+        """Remove the zeros."""
         self._do(f"rm -f {_FILLING}")
 
     @property
     def filled(self) -> bool:
-        """Whether they are there."""
+        """Return whether the zeros are there."""
         return bool(self._do(f"ls {_FILLING} 2>/dev/null || true"))
 
     def files(self) -> dict[str, int]:

@@ -43,7 +43,7 @@ class Toxiproxy:
 
     @property
     def links(self) -> Links:
-        """Its API.
+        """Return the client of its API.
 
         Raises:
             ClusterError: it was not started.
@@ -53,7 +53,7 @@ class Toxiproxy:
         return self._links
 
     def pid(self) -> int:
-        """Of its first process, on this machine; 0 where that is not known."""
+        """Return the pid of its first process, on this machine; 0 where that is not known."""
         return int(self._container.attrs["State"]["Pid"]) if self._container is not None else 0
 
     def restart(self) -> None:
@@ -75,11 +75,11 @@ class Toxiproxy:
 
     @property
     def id(self) -> str:
-        """The container's."""
+        """Return the container's id."""
         return str(self._container.id)
 
     def runs(self) -> bool:
-        """Whether the engine says so now; one that was removed does not."""
+        """Return whether it runs, as the engine says now; one that was removed does not."""
         with asked("look at Toxiproxy"), suppress(NotFound):
             self._container.reload()
             return bool(self._container.status == "running")

@@ -27,11 +27,12 @@ class Containers(Undo):
     run: str = Field(pattern=r"^[0-9a-f]{12}$")
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was removed."""
         return f"containers, networks and volumes of {self.run} removed"
 
     def heal(self, token: str) -> bool:
-        """Also what comes up meanwhile: what the harness had asked for in its last moment is still made."""
+        """Remove them, also what comes up meanwhile: what the harness had asked for in its last moment is still
+        made."""
         if why := lacking("docker", "compose", f"removing the containers of {self.run}"):
             raise OSError(why)
         from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError

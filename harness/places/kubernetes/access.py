@@ -44,7 +44,7 @@ _ONE_NAMESPACE = Right("", "namespaces", ("get", "list"), of_cluster=True)
 
 
 def rights(settings: KubernetesSettings) -> tuple[Right, ...]:
-    """Those that runs with these settings need."""
+    """Return the rights that runs with these settings need."""
     return (*RIGHTS, _ONE_NAMESPACE if settings.namespace else NAMESPACES)
 
 
@@ -83,7 +83,7 @@ def must_be_ready(settings: KubernetesSettings) -> None:
 
 
 def requirements(settings: KubernetesSettings) -> list[Requirement]:
-    """What runs on this cluster need, for the doctor."""
+    """Return what runs on this cluster need, for the doctor."""
     try:
         api = KubernetesApi(settings.context)
         version = api.version()
@@ -105,7 +105,7 @@ def requirements(settings: KubernetesSettings) -> list[Requirement]:
 
 
 def too_old(version: str) -> str:
-    """Why a Kubernetes of this version can't be used; empty where it can."""
+    """Return why a Kubernetes of this version can't be used; empty where it can."""
     parts = version.lstrip("v").split(".")
     if tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts[:2]) >= _OLDEST:
         return ""

@@ -62,7 +62,7 @@ def asked(what: str) -> Iterator[None]:
 
 
 def _innermost(error: BaseException) -> str:
-    """What libraries have wrapped, one after the other, each with what it was doing."""
+    """Return in words the error that libraries have wrapped, one after the other, each with what it was doing."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (isinstance(error, OSError) and error.strerror) or first(error)
@@ -113,7 +113,7 @@ class KubernetesApi:
         self._client.close()
 
     def version(self) -> str:
-        """Of the API server.
+        """Return the version of the API server.
 
         Raises:
             KubernetesError: it does not answer.
@@ -125,13 +125,13 @@ class KubernetesApi:
             raise ApiAwayError(f"{error}. Is that cluster up, and can it be reached from here?") from error
 
     def answers(self) -> bool:
-        """Whether it is there now."""
+        """Return whether the API server answers now."""
         with suppress(KubernetesError):
             return bool(self.version())
         return False
 
     def allows(self, what: Mapping[str, Any]) -> bool:
-        """Whether we may do something: the attributes of a resource, as a SelfSubjectAccessReview has them.
+        """Return whether we may do something: the attributes of a resource, as a SelfSubjectAccessReview has them.
 
         Raises:
             KubernetesError: it does not tell.
@@ -164,7 +164,7 @@ class KubernetesApi:
                 return None  # it was made when that was asked before, and the answer was lost
 
     def pods(self, namespace: str, run: str, part: str = "") -> list[Any]:
-        """Those of a run."""
+        """Return the pods of a run, or those of one part of it."""
         with asked("list pods"):
             labels = f"{RUN}={run}" + (f",{PART}={part}" if part else "")
             return list(self.core.list_namespaced_pod(namespace, label_selector=labels, _request_timeout=_ASK_S).items)
@@ -265,7 +265,7 @@ class KubernetesApi:
 
 
 def _reason(error: ApiException) -> str:
-    """What the API server says, in one line, and what can be done about it."""
+    """Return what the API server says, in one line, and what can be done about it."""
     with suppress(ValueError, TypeError, AttributeError):
         said = str(json.loads(error.body or "")["message"])
         return said + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in said), "")

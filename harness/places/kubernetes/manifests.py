@@ -28,7 +28,7 @@ _QUICK = 1  # seconds between the end of the owner's pod and that of everything
 
 @dataclass(frozen=True)
 class Manifests:
-    """Of one run."""
+    """The manifests of one run."""
 
     settings: KubernetesSettings
     run: str
@@ -40,11 +40,11 @@ class Manifests:
 
     @property
     def namespace(self) -> str:
-        """Where it is."""
+        """Return the name of the run's namespace."""
         return self.settings.namespace or f"diloco-chaos-{self.run}"
 
     def name(self, part: str) -> str:
-        """What an object is called: in a namespace that others use, too, the run is a part of it."""
+        """Return what an object is called: in a namespace that others use, too, the run is a part of its name."""
         return f"{part}-{self.run}" if self.settings.namespace else part
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class Manifests:
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
 
     def secret(self, token: str) -> dict[str, Any]:
-        """What the run's nodes know each other by, and agents the harness."""
+        """Return the Secret by which the run's nodes know each other, and agents know the harness."""
         return {"apiVersion": "v1", "kind": "Secret", "metadata": self._about("token"), "stringData": {"token": token}}
 
     def agent(self, source: str) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class Manifests:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._about("agent"), "data": data}
 
     def owner_job(self) -> dict[str, Any]:
-        """Whose end is that of all others. It waits to be let go on until those are placed that want a machine of their
-        own."""
+        """Return the Job whose end is that of all other objects. It waits to be let go on until those pods are placed
+        that want a machine of their own."""
         template = self._pod(OWNER, self.settings.image, [self.folder])
         template["spec"] |= {"restartPolicy": "OnFailure", "hostname": OWNER, "subdomain": self.name(NODES)}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._about(OWNER), "spec": {
@@ -124,7 +124,8 @@ class Manifests:
         return {"apiVersion": "v1", "kind": "Pod", **pod}
 
     def resources(self, processors: float | None = None, memory: int | None = None) -> dict[str, Any]:
-        """What a node may use at most, and what is asked for. `processors`, `memory` (bytes): less than usual."""
+        """Return what a node may use at most, and what is asked for. `processors`, `memory` (bytes): less than
+        usual."""
         cpu = self.settings.cpu if processors is None else f"{max(_LEAST_MILLICPU, round(processors * 1000))}m"
         most = self.settings.memory if memory is None else str(memory)
         asked_cpu = min(amount(self.settings.cpu) / 4, amount(cpu))
@@ -155,7 +156,7 @@ class Manifests:
         return {"metadata": {"labels": self._labels(part) | {MACHINE: machine or "rest"}}, "spec": spec}
 
     def _placed(self, spec: dict[str, Any], machine: str) -> dict[str, Any]:
-        """What all pods have in common."""
+        """Return a pod's spec, completed by what all pods have in common."""
         others = {"matchLabels": {RUN: self.run},
                   "matchExpressions": [{"key": MACHINE, "operator": "NotIn", "values": [machine or "rest"]}]}
         apart = [{"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}]

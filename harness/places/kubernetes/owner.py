@@ -35,7 +35,7 @@ class Owner:
         return self.host
 
     def wait(self, until: float) -> None:
-        """Until its agent can be asked.
+        """Wait until its agent can be asked.
 
         Raises:
             ClusterError: its pod will not run, or not until then.
@@ -53,11 +53,12 @@ class Owner:
             self.host.agent.soon("spawn", name=f"{OWNER}.0", argv=argv)
 
     def echo(self) -> str:
-        """Where the link server finds its echo: it finds nothing of the harness' machine."""
+        """Return the address (host:port) at which the link server finds its echo: it finds nothing of the harness'
+        machine."""
         return f"{OWNER}.{self._pods.objects.name(NODES)}:{_ECHO}"
 
     def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """On the way from here a connection's end looks the same however it came."""
+        """Measure a link from its pod: on the way from here a connection's end looks the same however it came."""
         try:
             return self._beside.ask(self._links.asked_by_nodes_at(link), reply_bytes=reply_bytes,
                                     send_bytes=send_bytes, watch_close=watch_close)

@@ -68,7 +68,7 @@ class Kubernetes(by_command.OfMachines):
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
-        """On the cluster that the options name."""
+        """Return this place on the cluster that the options name."""
         return cls(chosen(given))
 
     def must_be_ready(self, programs: Collection[Program]) -> None:
@@ -83,7 +83,7 @@ class Kubernetes(by_command.OfMachines):
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
-        """What the cluster is, and what it allows."""
+        """Return what the cluster is, and what it allows."""
         settings = chosen(given)
         from diloco_chaos.harness.places.kubernetes.access import requirements
         return requirements(settings)

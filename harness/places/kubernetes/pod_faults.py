@@ -74,7 +74,7 @@ class PodDisks:
         return int(self._hosts[node].agent.ask("fill", path=self._filling(node))["filled"])
 
     def empty_disk(self, node: str) -> None:
-        """Remove them."""
+        """Remove the zeros."""
         with suppress(GoneError):
             self._hosts[node].agent.ask("remove", path=self._filling(node))
         self._nodes.space_again(node)
@@ -103,7 +103,8 @@ class PodRemoval:
             self._pods.api.delete_pod(self._pods.namespace, host.name, grace=_GRACE_S)
 
     def drain(self, node: str, restart_after: float | None) -> None:
-        """Nothing is done to the machine, nor to anybody else's pods on it: it need not be anybody's own."""
+        """Evict this run's pods only: nothing is done to the machine, nor to pods of others on it. The machine may be
+        shared."""
         machine = self._hosts.machine_of(node)
         self._hosts.avoided.add(machine)
         for name in self._hosts.on(machine):

@@ -25,7 +25,7 @@ _ALLOWED_S = 4.0
 
 
 class KubernetesPods:
-    """Of one run."""
+    """The pods of one run."""
 
     def __init__(self, api: KubernetesApi, objects: Manifests) -> None:
         """`objects`: of the run; they have an owner from `begin` on."""
@@ -35,7 +35,7 @@ class KubernetesPods:
 
     @property
     def namespace(self) -> str:
-        """Where they are."""
+        """Return the namespace that they are in."""
         return self.objects.namespace
 
     def begin(self) -> None:
@@ -51,7 +51,7 @@ class KubernetesPods:
         return self.api.make(self.namespace, what)
 
     def of(self, part: str = "") -> list[Any]:
-        """Those of a part of the run, or all."""
+        """Return the pods of a part of the run, or all."""
         return self.api.pods(self.namespace, self.objects.run, part)
 
     def dial_newest(self, part: str, port: int = AGENT_PORT) -> Callable[[], Any]:
@@ -115,19 +115,19 @@ class PodHosting:
         self._pods.api.delete_pod(self._pods.namespace, host.name)
 
     def must_come(self, host: Host, what: str, until: float) -> None:
-        """As any pod."""
+        """Check the host's pod like any other pod."""
         self._pods.must_come(host.name, what, until)
 
     def lost(self, host: Host) -> str:
-        """As it was seen."""
+        """Return why its pod is lost, as the watch saw it; empty: it is not, as far as is known."""
         return self._pods.watch.lost.get(host.name, "") if self._pods.watch is not None else ""
 
     def machine(self, host: Host) -> str:
-        """As it was seen."""
+        """Return its machine's name, as the watch saw it; empty: not known yet."""
         return self._pods.watch.machines.get(host.name, "") if self._pods.watch is not None else ""
 
     def needs(self, spec: NodeSpec, host: Host) -> Mapping[str, bytes]:
-        """By the same names: pods have volumes there."""
+        """Return the files that a node needs, by the same names: pods have volumes there."""
         return needed(spec, self._run)
 
 
@@ -139,15 +139,15 @@ class PodAddresses:
         self._seen: dict[str, Forward] = {}  # node -> our port that leads to its own
 
     def port_for(self, spec: NodeSpec, program: Program) -> int:
-        """Its own, or always the same one: each has a network address of its own."""
+        """Return the program's own port, or always the same one: each pod has a network address of its own."""
         return program.port or LISTEN
 
     def found_at(self, node: str) -> str:
-        """By the name that a headless service gives it."""
+        """Return the name that a headless service gives it."""
         return f"{node}.{self._pods.objects.name(NODES)}"
 
     def seen_at(self, node: str) -> tuple[str, int]:
-        """By way of the API server."""
+        """Return our host and port that lead to it by way of the API server."""
         if node not in self._seen:
             pod, port = self._hosts[node].name, self._nodes.ports[node]
             self._seen[node] = Forward(partial(self._pods.api.dial, self._pods.namespace, pod, port))
@@ -155,10 +155,10 @@ class PodAddresses:
         return host, int(port_here)
 
     def words(self, node: str) -> Mapping[str, str]:
-        """Its image's interpreter."""
+        """Return its image's interpreter, and the address of all its interfaces."""
         return {"python": PYTHON, "host": ANY}
 
     def close(self) -> None:
-        """Nothing leads there any more."""
+        """Close every forward that leads to a node."""
         for forward in self._seen.values():
             forward.close()

@@ -51,7 +51,7 @@ def connection(method: Any, namespace: str, pod: str, port: int, timeout: float)
 
 
 def _forwarded(port: int, configuration: Any, _method: str, url: str, **asked: Any) -> QuietForward:
-    """As the client's `portforward_call`, for one port."""
+    """Open a forward as the client's `portforward_call` does, for one port."""
     try:
         address = _websockets.get_websocket_url(url, asked.get("query_params"))
         websocket = _websockets.create_websocket(configuration, address, asked.get("headers"))

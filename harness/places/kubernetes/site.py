@@ -79,16 +79,16 @@ class KubernetesSite(Site):
         self._remote.start(nodes, self.owner.echo)
 
     def join(self, node: NodeSpec) -> None:
-        """In a pod of its own."""
+        """Start a node in a pod of its own."""
         self._remote.join(node)
 
     def poll(self) -> None:
-        """And have the owner's pod answer and ask for us."""
+        """Supervise, and have the owner's pod answer and ask for us."""
         self._remote.poll()
         self.owner.stand_beside()
 
     def stop(self) -> None:
-        """And everything is removed. Where the API server does not answer, that stays owed."""
+        """End every node and link, and remove everything. Where the API server does not answer, that stays owed."""
         self._remote.end()
         self.owner.close()
         self._toxiproxy.close()

@@ -23,7 +23,7 @@ class ToxiproxyPod:
 
     @property
     def links(self) -> Links:
-        """Its API.
+        """Return the client of its API.
 
         Raises:
             ClusterError: it is not up.
@@ -38,7 +38,7 @@ class ToxiproxyPod:
         self._times_made += 1
 
     def wait(self) -> None:
-        """Until its API answers.
+        """Wait until its API answers.
 
         Raises:
             ClusterError: its pod will not run, or is not there in time.
@@ -63,11 +63,12 @@ class ToxiproxyPod:
         self.wait()
 
     def asked_at(self, address: str) -> str:
-        """Where the harness finds a side that nodes find there."""
+        """Return the address (host:port) at which the harness finds a side of a link, by the one at which nodes find
+        it."""
         return self._forward(int(address.rpartition(":")[2])).address
 
     def close(self) -> None:
-        """Nothing leads to it any more."""
+        """Close every forward that leads to it."""
         for forward in self._forwards.values():
             forward.close()
 

@@ -21,11 +21,11 @@ class Namespace(Undo):
     run: str = Field(pattern=r"^[0-9a-f]{12}$")
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was removed."""
         return f"everything of {self.run} in namespace {self.namespace} of {self.context} removed"
 
     def heal(self, token: str) -> bool:
-        """And wait until it is gone."""
+        """Remove everything of the run, and wait until it is gone."""
         if why := lacking("kubernetes", "kubernetes", f"removing namespace {self.namespace}"):
             raise OSError(why)
         from diloco_chaos.harness.places.kubernetes.api import KubernetesApi, KubernetesError

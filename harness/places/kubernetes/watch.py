@@ -55,7 +55,7 @@ _TOO_FEW = ("Whoever is hit with its machine shares it with nobody: one machine 
 
 
 def waits_for(pod: Any) -> tuple[str, str]:
-    """What keeps a pod from running: a word of Kubernetes', and its sentence; empty where it does not say."""
+    """Return what keeps a pod from running: a word of Kubernetes', and its sentence; empty where it does not say."""
     for status in pod.status.container_statuses or []:
         if (waits := status.state.waiting) is not None:
             return str(waits.reason or ""), str(waits.message or "")
@@ -66,7 +66,7 @@ def waits_for(pod: Any) -> tuple[str, str]:
 
 
 def in_words(why: tuple[str, str]) -> str:
-    """What keeps a pod from running, and what can be done about it; empty where nobody says."""
+    """Return what keeps a pod from running, and what can be done about it; empty where Kubernetes does not say."""
     said = ": ".join(filter(None, why)).rstrip(".")
     remedy = _TOO_FEW if "anti-affinity" in said else REMEDIES.get(why[0])
     return said + (f". {remedy}" if remedy else "")

@@ -25,26 +25,26 @@ class NumberedLinks:
 
     @property
     def control(self) -> Links:
-        """Its API."""
+        """Return the client of its API."""
         return self._control()
 
     @property
     def pid(self) -> int:
-        """Of its first process."""
+        """Return the pid of its first process."""
         return self._pid()
 
     def make(self, side: str, upstream: str, enabled: bool) -> str:
-        """At the next port, or at its own."""
+        """Make a side of a link at the next port, or at its own; return its address (host:port)."""
         port = self._ports.setdefault(side, _FIRST + len(self._ports))
         self.control.create(side, upstream, listen=f"{_ANY}:{port}", enabled=enabled)
         return f"{self._host}:{port}"
 
     def asked_at(self, address: str) -> str:
-        """By the place's own way."""
+        """Return where the harness finds a side, by the place's own way."""
         return self._asked_at(address)
 
     def carried(self) -> Mapping[str, int] | None:
-        """Nothing is known of it: Toxiproxy counts connections that have ended."""
+        """Return None: Toxiproxy counts only connections that have ended."""
         return None
 
     def undone_by(self) -> Mapping[str, Any] | None:

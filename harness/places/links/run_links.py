@@ -25,7 +25,7 @@ ECHO = ":echo"
 
 
 class LinkControl(Protocol):
-    """What is asked of a link server; `diloco_chaos.harness.links.client.Links` for one."""
+    """A link server, as a run asks for changes; `diloco_chaos.harness.links.client.Links` for one."""
 
     def add(self, link: str, toxic: Toxic) -> None:
         """Put a toxic on."""
@@ -36,7 +36,7 @@ class LinkControl(Protocol):
         ...
 
     def toxics(self, link: str) -> list[Toxic]:
-        """What is on."""
+        """Return the toxics that are on a link."""
         ...
 
     def set_enabled(self, link: str, enabled: bool) -> None:
@@ -44,7 +44,7 @@ class LinkControl(Protocol):
         ...
 
     def enabled(self, link: str) -> bool:
-        """Whether it is up."""
+        """Return whether a link is up."""
         ...
 
 
@@ -53,7 +53,7 @@ class ProxyServer(Protocol):
 
     @property
     def control(self) -> LinkControl:
-        """To change links.
+        """Return the client that changes links.
 
         Raises:
             ClusterError: it is not up.
@@ -70,7 +70,7 @@ class ProxyServer(Protocol):
         ...
 
     def asked_at(self, address: str) -> str:
-        """Where the harness finds a side that nodes find there."""
+        """Return where the harness finds a side that nodes find at this address."""
         ...
 
     def carried(self) -> Mapping[str, int] | None:
@@ -78,7 +78,8 @@ class ProxyServer(Protocol):
         ...
 
     def undone_by(self) -> Mapping[str, Any] | None:
-        """How whoever undoes what is on a link finds this server once the harness is dead; None: it is gone by then."""
+        """Return the fields by which an undo of what is on a link finds this server once the harness is dead; None: the
+        server is gone by then."""
         ...
 
 
@@ -121,7 +122,7 @@ class RunLinks:
         return self._sides_at[side]
 
     def make_again(self) -> None:
-        """After the server was restarted: the same sides, with the same toxics."""
+        """Make the same sides again, with the same toxics, after the server was restarted."""
         for side, upstream in self._upstreams.items():
             self._server.make(side, upstream, side not in self._disabled)
             for toxic in self._toxics.get(side, {}).values():
@@ -140,7 +141,7 @@ class RunLinks:
     # -- asking about them ---------------------------------------------------------------------------------------------
 
     def of(self, node: str) -> list[str]:
-        """A node's own links, and all that lead to it; a link by its name is itself."""
+        """Return a node's own links, and all that lead to it; a link by its name is itself."""
         if node not in self._nodes and node in self.addresses:
             return [node]
         own = [link for link in self._nodes[node].spec.links if link in self.addresses] if node in self._nodes else []
@@ -148,12 +149,12 @@ class RunLinks:
                       if to == node and link in self.addresses]
 
     def asked_by_nodes_at(self, link: str) -> str:
-        """Where questions about a link are asked from among the nodes: behind a command's own side stands a program
+        """Return the address at which nodes ask questions about a link: behind a command's own side stands a program
         that does not understand them."""
         return self._echoes.get(link) or self.addresses[link]
 
     def asked_at(self, link: str) -> str:
-        """The same, from where the harness is."""
+        """Return the same address, from where the harness is."""
         return self._server.asked_at(self.asked_by_nodes_at(link))
 
     def carried(self, links: Sequence[str]) -> int | None:
@@ -170,7 +171,7 @@ class RunLinks:
         return sum(counts) if len(counts) == len(ports) else None
 
     def residue(self) -> list[str]:
-        """What of any fault is still on them, in words."""
+        """Return what of any fault is still on them, in words."""
         left = []
         for side in self._all_sides(self.addresses):
             left += [f"toxic {toxic.name} on {side}" for toxic in self._server.control.toxics(side)]
@@ -203,7 +204,7 @@ class RunLinks:
                 self._undos.complete((side, toxic.name))
 
     def disable(self, link: str) -> None:
-        """Its connections break, new ones are refused."""
+        """Take a link down: its connections break, new ones are refused."""
         with self.lock:
             for side in self._sides_of(link):
                 self._disable(side)
@@ -218,7 +219,7 @@ class RunLinks:
                 self._undos.complete(side)
 
     def is_disabled(self, side: str) -> bool:
-        """Whether a fault has taken it down."""
+        """Return whether a fault has taken a side down."""
         return side in self._disabled
 
     def _disable(self, side: str) -> None:

@@ -22,7 +22,8 @@ class _OfLink(Undo):
     link: str
 
     def heal(self, token: str) -> bool:
-        """Where its server is gone, the link is gone with it."""
+        """Undo it through the server's API; where the server is gone, the link is gone with it, and nothing is left to
+        undo."""
         from diloco_chaos.harness.links.client import LinkError, Links
         server = self.server
         if server is not None and not (identity(server.pid) == server and carries(server.pid, token)):
@@ -46,7 +47,7 @@ class Toxin(_OfLink):
     name: str
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"toxic {self.name} taken off {self.link}"
 
     def _on(self, links: Links) -> None:
@@ -59,7 +60,7 @@ class Enable(_OfLink):
     entry: Literal["enable"] = "enable"
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was done."""
         return f"link {self.link} let through again"
 
     def _on(self, links: Links) -> None:

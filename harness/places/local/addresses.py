@@ -39,7 +39,7 @@ class LocalAddresses:
             held.close()
 
     def port_for(self, spec: NodeSpec, program: Program) -> int:
-        """Its own, or one that is free where it has none."""
+        """Return the program's own port, or one that is free where it has none."""
         if not program.port:
             return free_port()
         if why := taken(program.port):
@@ -47,11 +47,11 @@ class LocalAddresses:
         return program.port
 
     def found_at(self, node: str) -> str:
-        """On loopback, like all others."""
+        """Return loopback, as for all others."""
         return LOOPBACK
 
     def seen_at(self, node: str) -> tuple[str, int]:
-        """At the same port."""
+        """Return loopback and the same port as nodes use."""
         return LOOPBACK, self._nodes.ports.get(node, 0)
 
     def words(self, node: str) -> Mapping[str, str]:
@@ -59,7 +59,7 @@ class LocalAddresses:
         return {"python": sys.executable, "host": LOOPBACK}
 
     def listener(self, host: str, port: int) -> str:
-        """By who holds the socket."""
+        """Return the node that listens there, by the process that holds the socket; empty: none of this run does."""
         if not (sockets := listening(host, port)):
             return ""
         return next((node for carrier in with_token(self._token)

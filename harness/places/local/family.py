@@ -32,11 +32,12 @@ class Family:
 
     @property
     def pid(self) -> int:
-        """Of the first."""
+        """Return the pid of the first process."""
         return self._popen.pid
 
     def send_signal(self, sig: int) -> None:
-        """To all; those who were started meanwhile, too. Nobody is signalled once the first was waited for."""
+        """Signal all of them, those that were started meanwhile, too. No process is signalled once the first was waited
+        for."""
         done: set[int] = set()
         while self._popen.poll() is None and (left := set(family(self.pid)) - done):
             for pid in left:
@@ -63,12 +64,12 @@ class Family:
                 if parent(pid) not in matching and send(carrier, self._token, number)]
 
     def _carriers(self) -> list[Identity]:
-        """Every process that was started as this incarnation, or by it."""
+        """Return every process that was started as this incarnation, or by it."""
         return [carrier for carrier in with_token(self._token) if started_as(carrier.pid) == self._started_as]
 
 
 def started_as(pid: int) -> str:
-    """NAME.NUMBER of the command that a process belongs to; empty where it belongs to none."""
+    """Return NAME.NUMBER of the command that a process belongs to; empty where it belongs to none."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -101,7 +101,7 @@ def free_port() -> int:
 
 
 def _serves(pid: int, port: int) -> bool:
-    """Whether it is this process that answers there, and not one that was quicker."""
+    """Return whether it is this process that answers there, and not one that was quicker."""
     with open("/proc/net/tcp") as table:
         sockets = {f"socket:[{line[9]}]" for line in map(str.split, table)
                    if line[1].endswith(f":{port:04X}") and line[3] == "0A"}

@@ -56,7 +56,7 @@ class LinksBeside:
 
     @property
     def control(self) -> Links:
-        """Its API."""
+        """Return the client of its API."""
         return self.server.links
 
     @property
@@ -65,17 +65,19 @@ class LinksBeside:
         return self.server.process.pid
 
     def make(self, side: str, upstream: str, enabled: bool) -> str:
-        """At any port."""
+        """Make a side of a link at any port; return its address (host:port)."""
         return self.control.create(side, upstream, f"{self._at}:0", enabled=enabled)
 
     def asked_at(self, address: str) -> str:
-        """Where nodes find it, too."""
+        """Return the address at which nodes find it, too."""
         return address
 
     def carried(self) -> Mapping[str, int] | None:
-        """Of the real server's nothing is known: it counts connections that have ended."""
+        """Return what the embedded server counts; None for the real one, which counts only connections that have
+        ended."""
         return None if self._real else self.control.carried()
 
     def undone_by(self) -> Mapping[str, Any]:
-        """Through its API, as long as it is this process that serves it."""
+        """Return its API and its process: the undo goes through that API as long as it is this process that serves
+        it."""
         return {"api": self.server.api, "server": self.server.identity}

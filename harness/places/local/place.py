@@ -47,7 +47,7 @@ class Local(Place):
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
-        """With a port that is free, and a server that is there."""
+        """Return this place with a port that is free, and a server that is there."""
         return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)))
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
@@ -57,7 +57,7 @@ class Local(Place):
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
-        """Nothing is needed, but for what only some runs use."""
+        """Return what only some runs use; nothing else is needed."""
         from diloco_chaos.harness.places.local.link_server import VARIABLE
         server = os.environ.get(VARIABLE) or shutil.which("toxiproxy-server")
         return [Requirement("toxiproxy-server", "ok", server) if server else
@@ -68,7 +68,7 @@ class Local(Place):
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
-        """Of links beside the harness, which other places have, too."""
+        """Return the undos of links beside the harness, which other places have, too."""
         from diloco_chaos.harness.places.links.undos import Enable, Toxin
         return Toxin, Enable
 

@@ -42,7 +42,7 @@ class LocalProcess(Process):
             self.family.send_signal(number)
 
     def ended(self) -> int | None:
-        """As waitpid(2) says."""
+        """Return its exit status, as waitpid(2) says it; None while it is there."""
         return self.popen.poll()
 
     def is_gone(self) -> bool:
@@ -65,7 +65,7 @@ class LocalProcess(Process):
         self._cycle = DutyCycle(self.family or self.popen, share, spread, seed)
 
     def unthrottle(self) -> None:
-        """No more."""
+        """End the duty cycle."""
         if self._cycle is not None:
             self._cycle.end()
             self._cycle = None
@@ -73,16 +73,16 @@ class LocalProcess(Process):
 
     @property
     def throttled(self) -> bool:
-        """Whether a duty cycle is on."""
+        """Return whether a duty cycle is on."""
         return self._cycle is not None
 
     @property
     def held(self) -> bool:
-        """Whether the duty cycle has stopped it."""
+        """Return whether the duty cycle has stopped it."""
         return self._cycle is not None and self._cycle.paused
 
     def stands_still(self) -> bool:
-        """Whether it is stopped."""
+        """Return whether it is stopped."""
         return state(self.pid) == "T"
 
     def over(self, expected: bool) -> None:
@@ -101,7 +101,7 @@ class LocalProcess(Process):
         self.over(True)
 
     def whereabouts(self) -> Mapping[str, Any]:
-        """Its pid."""
+        """Return its pid."""
         return {"pid": self.popen.pid}
 
     def _identity(self) -> Identity:

@@ -72,7 +72,7 @@ class LocalSite(Site):
         self.nodes.start(node, node.incarnation)
 
     def poll(self) -> None:
-        """And tell what could not be caught."""
+        """Supervise, and raise an error for what could not be caught."""
         must_have_caught(self._catcher)
         super().poll()
 
@@ -119,7 +119,7 @@ class NodeProcesses:
         self._nodes = nodes
 
     def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
-        """Of a command; others have none that could be told apart."""
+        """Signal a process of a command; other nodes have none that could be distinguished."""
         running, (name, _, which) = self._nodes[node], process.rpartition("-")
         if running.process.family is None or running.spec.program is None:
             return []

@@ -14,11 +14,11 @@ _LEAST, _MOST = 0.02, 0.98
 
 
 class Signalled(Protocol):
-    """What can be stopped and continued; `subprocess.Popen` for one."""
+    """Processes that can be stopped and continued; `subprocess.Popen` for one."""
 
     @property
     def pid(self) -> int:
-        """Of the process, or the first of several."""
+        """Return the pid of the process, or of the first of several."""
         ...
 
     def send_signal(self, sig: int) -> None:
@@ -63,7 +63,7 @@ class DutyCycle(threading.Thread):
             self._over.wait(running)
 
     def end(self) -> None:
-        """Full speed again, when this returns."""
+        """End the cycle: the process has full speed again when this returns."""
         self._over.set()
         self.join()
         self._send(signal.SIGCONT)
@@ -86,12 +86,12 @@ class QuotaCycle(threading.Thread):
             self.start()
 
     def run(self) -> None:
-        """Until it is over."""
+        """Draw the share anew, period after period, until it is over."""
         while not self._over.wait(PERIOD_S):
             self._set(self._drawn())
 
     def end(self) -> None:
-        """No more, when this returns."""
+        """End the cycle: no share is set any more once this returns."""
         self._over.set()
         if self._spread:
             self.join()

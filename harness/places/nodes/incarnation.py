@@ -21,7 +21,7 @@ _POLL_S = 0.005
 
 
 class Incarnation(Generic[P]):
-    """What is done to one that has ended is done to nobody."""
+    """One incarnation of a node; what is done to it after its end has no effect."""
 
     def __init__(self, spec: NodeSpec, number: int, process: P, undo_log: UndoLog,
                  clock: Clock = time.monotonic) -> None:
@@ -46,11 +46,11 @@ class Incarnation(Generic[P]):
 
     @property
     def alive(self) -> bool:
-        """Whether it was not seen to be gone."""
+        """Return whether it was not seen to be gone."""
         return self.status is None
 
     def known(self) -> NodeState:
-        """Its state."""
+        """Return its state."""
         if self.alive:
             paused = self.paused or self.process.held
             return NodeState("paused" if paused else "running", self.number, self.process.known_pid)
@@ -58,11 +58,12 @@ class Incarnation(Generic[P]):
 
     @property
     def next_at(self) -> float:
-        """When there is something to be done to it that nothing announces: seconds of its clock, infinite for never."""
+        """Return when there is something to be done to it that nothing announces: seconds of its clock, infinite for
+        never."""
         return min((at for at in (self._kill_at, self.restart_at) if at is not None), default=float("inf"))
 
     def residue(self) -> list[str]:
-        """What of any fault is still on it, in words; one whose end has been brought about is on its way."""
+        """Return what of any fault is still on it, in words; one whose end has been brought about is on its way."""
         if not self.alive or (self.expected_exit and self._kill_at is not None):
             return []
         return [f"{self.name} {words}" for words, present in (
@@ -140,7 +141,7 @@ class Incarnation(Generic[P]):
                 self.process.file_limits((size, hard))
 
     def unlimit_writes(self) -> None:
-        """The limits from before."""
+        """Set the limits from before again."""
         if self._limits is not None:
             limits, self._limits = self._limits, None
             with suppress(ProcessLookupError):

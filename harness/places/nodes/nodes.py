@@ -24,12 +24,12 @@ LastLines = Callable[[str, int], str]
 
 
 def log_of(run: Path, node: str, number: int) -> Path:
-    """Where the log of an incarnation lies."""
+    """Return where the log of an incarnation lies."""
     return run / "logs" / f"{node}.{number}.log"
 
 
 def end_of_log(run: Path, node: str, number: int, count: int = 12) -> str:
-    """The last lines of an incarnation's log, to be shown."""
+    """Return the last lines of an incarnation's log, to be shown."""
     lines = last_lines(log_of(run, node, number))[-count:]
     return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
 
@@ -62,7 +62,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         return len(self._newest)
 
     def everyone(self) -> list[Incarnation[P]]:
-        """And those that were superseded."""
+        """Return every node's newest incarnation, and those that were superseded."""
         return [*self._newest.values(), *self.superseded.values()]
 
     # -- their beginning and their end ---------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     # -- what faults do to them ----------------------------------------------------------------------------------------
 
     def states(self) -> dict[str, NodeState]:
-        """Every node's state."""
+        """Return every node's state, by the node's name."""
         return {name: node.known() for name, node in self._newest.items()}
 
     def supersede(self, node: str) -> None:
@@ -170,7 +170,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             self.superseded[node].resume()
 
     def unlimit_writes(self, node: str) -> None:
-        """The limit from before. What its processes may end of beside that stands."""
+        """Set the limit from before again. What its processes may end of beside that stands."""
         self[node].unlimit_writes()
         if node in self._no_space:
             self.expect_no_space(node, self._no_space[node])
@@ -188,7 +188,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             self[node].clear_expected_exit()
 
     def residue(self) -> list[str]:
-        """What of any fault is still on them, in words."""
+        """Return what of any fault is still on them, in words."""
         return [words for node in self.everyone() for words in node.residue()]
 
     def dump_stacks(self) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 
 
 class Process(ABC):
-    """What is done to one that has ended is done to nobody."""
+    """One start of a node, as its place makes it; what is done to it after its end has no effect."""
 
     @property
     @abstractmethod
     def pid(self) -> int:
-        """As this machine knows it; 0: it is none of this machine's. May wait for it to be there."""
+        """Return its pid as this machine knows it; 0: it is none of this machine's. May wait for it to be there."""
 
     @abstractmethod
     def send(self, number: signal.Signals) -> None:
@@ -27,7 +27,7 @@ class Process(ABC):
 
     @abstractmethod
     def ended(self) -> int | None:
-        """Its exit status, negative: the signal that ended it; None while it is there."""
+        """Return its exit status, negative: the signal that ended it; None while it is there."""
 
     @abstractmethod
     def freeze(self) -> None:
@@ -48,11 +48,11 @@ class Process(ABC):
     @property
     @abstractmethod
     def throttled(self) -> bool:
-        """Whether it is held back now."""
+        """Return whether it is held back now."""
 
     @abstractmethod
     def stands_still(self) -> bool:
-        """Whether something keeps it from running."""
+        """Return whether something keeps it from running."""
 
     @abstractmethod
     def reap(self, until: float) -> None:
@@ -62,21 +62,21 @@ class Process(ABC):
 
     @property
     def known_pid(self) -> int | None:
-        """Its pid, without waiting for it; None: it has none (yet)."""
+        """Return its pid, without waiting for it; None: it has none (yet)."""
         return self.pid or None
 
     @property
     def held(self) -> bool:
-        """Whether what holds it back has stopped it for the moment."""
+        """Return whether what holds it back has stopped it for the moment."""
         return False
 
     @property
     def reachable(self) -> bool:
-        """Whether it can be asked to end."""
+        """Return whether it can be asked to end."""
         return True
 
     def is_gone(self) -> bool:
-        """Whether it is not there any more, though its end may still have to be seen."""
+        """Return whether it is not there any more, though its end may still have to be seen."""
         return self.ended() is not None
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
@@ -93,9 +93,9 @@ class Process(ABC):
         """Its end was seen: put away what is left of it. `expected`: a fault has brought it about."""
 
     def details(self) -> Mapping[str, Any]:
-        """What else is known of its end, for the tape."""
+        """Return what else is known of its end, for the tape."""
         return {}
 
     def whereabouts(self) -> Mapping[str, Any]:
-        """Where it was started, for the tape."""
+        """Return where it was started, for the tape."""
         return {}

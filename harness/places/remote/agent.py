@@ -46,7 +46,7 @@ _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class StartedProcesses:
-    """What an agent has started."""
+    """The processes that an agent has started."""
 
     def __init__(self, shared: bool) -> None:
         """`shared`: others use what they run in, too; then what they use is counted one by one."""
@@ -61,8 +61,9 @@ class StartedProcesses:
 
     def start(self, name: str, argv: list[str], log: Path, cwd: str | None, env: dict[str, str],
               pid_in: Path | None) -> int:
-        """In a session of its own; one of that name that was started already is left as it is. `pid_in`: where the
-        process' own pid is written to, if this is only what launches it. The pid of what was started."""
+        """Start a process in a session of its own; one of that name that was started already is left as it is.
+        `pid_in`: where the process' own pid is written to, if this is only what launches it. Return the pid of what was
+        started."""
         if name not in self._children:
             if pid_in is not None:
                 self._pids_in[name] = pid_in
@@ -76,11 +77,11 @@ class StartedProcesses:
 
     @property
     def all_over(self) -> bool:
-        """Whether every one has ended."""
+        """Return whether every process has ended."""
         return len(self.exits) == len(self._children)
 
     def pid(self, name: str) -> int:
-        """Of one that goes on.
+        """Return the pid of a process that goes on.
 
         Raises:
             ProcessLookupError: it does not, or was not launched yet.
@@ -111,7 +112,7 @@ class StartedProcesses:
                 continue
 
     def send_all(self, number: signal.Signals) -> None:
-        """All that go on."""
+        """Signal all processes that go on."""
         for name in self._children:
             self.send(name, number)
 
@@ -163,7 +164,8 @@ class Agent:
         self._ending: asyncio.Future[None] | None = None
 
     async def serve(self, port: int, port_file: Path | None = None) -> None:
-        """Until the harness says that it is over, or is not heard of any more. `port_file`: gets the port, once."""
+        """Serve until the harness says that it is over, or is not heard of any more. `port_file`: gets the port,
+        once."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._processes.reap)
         loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
@@ -224,7 +226,7 @@ class Agent:
                 self._writer = None
 
     async def _hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
-        """What somebody says first, who has to say it soon."""
+        """Return the first frame of a connection, which has to come soon."""
         self._strangers.append(writer)
         if len(self._strangers) > _MOST_STRANGERS:
             self._strangers.pop(0).close()
@@ -253,8 +255,8 @@ class Agent:
     # -- what can be asked for -----------------------------------------------------------------------------------------
 
     def do_look(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """What this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began, and how
-        many seconds of processor this container has used, and of these the agent itself."""
+        """Return what this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began,
+        and how many seconds of processor this container has used, and of these the agent itself."""
         at = time.monotonic()
         return {"at": at, "machine": _machine(), "used": self._processes.used(), "own": time.process_time()}, b""
 
@@ -405,7 +407,7 @@ async def _read(reader: asyncio.StreamReader, most: int = _LARGEST) -> tuple[dic
 
 
 def _below(root: int) -> list[int]:
-    """All processes that a process has started, and those that these have."""
+    """Return the pids of all processes that a process has started, and those that these have."""
     parents: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -418,7 +420,7 @@ def _below(root: int) -> list[int]:
 
 
 def _started_by(root: int) -> list[int]:
-    """The same where it need not be exact, and without looking at every process where the kernel lists them."""
+    """Return the same where it need not be exact, and without looking at every process where the kernel lists them."""
     if not Path("/proc/thread-self/children").exists():
         return _below(root)
     return _walked(root, _listed)
@@ -493,7 +495,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _cgroup_cpu() -> Path | None:
-    """Where this container's use of processors is counted, in nanoseconds (cgroup v1), or None."""
+    """Return the file that counts this container's use of processors, in nanoseconds (cgroup v1), or None."""
     for path in (Path("/sys/fs/cgroup/cpuacct/cpuacct.usage"), Path("/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage"),
                  Path("/sys/fs/cgroup/cpu.stat")):
         if path.exists():
@@ -522,7 +524,7 @@ def _memory(what: str) -> int:
 
 
 def boot() -> str:
-    """Which start of which machine this is: the clocks of two that differ in it have nothing in common."""
+    """Return which start of which machine this is: the clocks of two that differ in it have nothing in common."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -530,7 +532,7 @@ def boot() -> str:
 
 
 def _out_of_memory() -> int:
-    """How often the kernel has killed something in this container for want of memory (cgroup v2, or v1)."""
+    """Return how often the kernel has killed something in this container for want of memory (cgroup v2, or v1)."""
     for file in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         try:
             counts = dict(line.split() for line in Path(file).read_text().splitlines())

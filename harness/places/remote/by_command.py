@@ -27,7 +27,7 @@ class OfMachines(Place):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Its own, and those for which its settings have a command."""
+        """Return its own abilities, and those for which its settings have a command."""
         return self.can | (BY_COMMAND & self.settings.commands.keys())
 
 

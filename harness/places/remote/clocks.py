@@ -23,7 +23,7 @@ _EVERY_S, _EXCHANGES = 1.0, 3
 
 @dataclass(frozen=True)
 class Reading:
-    """What one exchange says of two machines' clocks."""
+    """One exchange's result: how two machines' clocks differ."""
 
     at: float
     """This machine's clock in the middle of it, seconds."""
@@ -47,7 +47,7 @@ class RemoteClock:
         self._readings: deque[Reading] = deque(maxlen=_REMEMBERED)
 
     def add(self, reading: Reading) -> None:
-        """One more."""
+        """Add one more reading."""
         self._readings.append(reading)
 
     def best(self, now: float) -> Reading:

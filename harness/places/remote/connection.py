@@ -43,7 +43,7 @@ class GoneError(AgentError):
 
 @dataclass(frozen=True)
 class AgentExit:
-    """How a process ended."""
+    """The end of a process, as its agent reported it."""
 
     status: int
     """Exit status; negative: the signal that ended it."""
@@ -52,7 +52,7 @@ class AgentExit:
 
 
 class AgentConnection:
-    """To one agent, which may be restarted; calls may come from any thread."""
+    """A connection to one agent, which may be restarted; calls may come from any thread."""
 
     def __init__(self, node: str, run: Path, token: str, dial: Dial) -> None:
         """`node`: whose agent it is; nothing else's files are taken from it. `run`: the run's folder here."""
@@ -117,11 +117,11 @@ class AgentConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be asked now."""
+        """Return whether the agent can be asked now."""
         return self._connected.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Until it can be asked; whether it can."""
+        """Wait until the agent can be asked, for so many seconds at most; return whether it can."""
         return self._connected.wait(seconds)
 
     def close(self) -> None:

@@ -24,12 +24,12 @@ class AgentFiles:
         self._folder_there, self._ignored = folder_there, ignored
 
     def state(self, node: str) -> dict[str, int]:
-        """As its agent sees them."""
+        """Return a node's files of state as its agent sees them."""
         files = self._hosts[node].agent.ask("list", path=self.folder(node))["files"]
         return {str(name): int(size) for name, size in files.items() if name != self._ignored}
 
     def alter(self, node: str, name: str, change: Change) -> None:
-        """Through its agent."""
+        """Alter a file of state through the node's agent."""
         agent, path = self._hosts[node].agent, f"{self.folder(node)}/{name}"
         changed = change(agent.fetch("get", path=path)[1])
         if changed is None:
@@ -38,7 +38,7 @@ class AgentFiles:
             agent.ask("put", changed, path=path)
 
     def tape_size(self, node: str) -> int:
-        """As far as it has come here."""
+        """Return the bytes of the tape, as far as it has come here."""
         return tape_size(self._run, self._nodes, node)
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
@@ -47,5 +47,5 @@ class AgentFiles:
         self._hosts[node].agent.ask("put", content, path=name)
 
     def folder(self, node: str) -> str:
-        """Of its state there."""
+        """Return a node's folder of state, as it is named there."""
         return self._folder_there(self._nodes[node].spec.state)

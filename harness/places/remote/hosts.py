@@ -30,7 +30,7 @@ class AwayError(ClusterError):
 
 
 class Used(NamedTuple):
-    """What had been used by a time on a host's clock."""
+    """The processor time that had been used by a time on a host's clock."""
 
     at: float
     by_all: float
@@ -40,8 +40,8 @@ class Used(NamedTuple):
 
 
 class Host:
-    """What one node's incarnations run in, one after the other: a pod, or a job, with an agent. What is asked of it is
-    done in the order of asking."""
+    """The surroundings of one node's incarnations, which run in it one after the other: a pod, or a job, with an agent.
+    What is asked of it is done in the order of asking."""
 
     def __init__(self, name: str, agent: AgentConnection) -> None:
         """`name`: what the place calls it."""
@@ -97,7 +97,7 @@ class Host:
 
 
 class Hosting(Protocol):
-    """How hosts come and go at one place."""
+    """The way in which hosts come and go at one place."""
 
     def make(self, spec: NodeSpec, number: int, before: Host | None, hosts: Hosts) -> Host:
         """Ask for what an incarnation will run in; it need not be there yet. `before`: its node's last one. `hosts`:
@@ -121,7 +121,7 @@ class Hosting(Protocol):
         ...
 
     def lost(self, host: Host) -> str:
-        """Why it is gone; empty: it is there, as far as is known."""
+        """Return why a host is gone; empty: it is there, as far as is known."""
         ...
 
     def machine(self, host: Host) -> str:
@@ -191,7 +191,7 @@ class Hosts(Mapping[str, Host]):
         return self[spec.name]
 
     def wait_placed(self, node: str) -> str:
-        """Until it is known which machine a node is on; its name.
+        """Wait until it is known which machine a node is on; return its name.
 
         Raises:
             ClusterError: its host will not run, or is not there in time.
@@ -203,7 +203,7 @@ class Hosts(Mapping[str, Host]):
         return machine
 
     def wait_there(self, host: Host, what: str) -> None:
-        """Until its agent can be asked.
+        """Wait until a host's agent can be asked.
 
         Raises:
             ClusterError: it will not run, or is not there in time.

@@ -28,7 +28,8 @@ class MachineFaults:
         self._owed: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
 
     def lose_machine(self, node: str, restart_after: float | None) -> None:
-        """By the user's command; at the end of the run the other one brings it back."""
+        """Take the power from the machine by the user's command; at the end of the run the other command brings it
+        back."""
         machine = self._hosts.machine_of(node)
         hit = self._hosts.on(machine)
         self._do("node_power_loss", machine)
@@ -38,14 +39,14 @@ class MachineFaults:
         self._hosts.avoided.add(machine)
 
     def part_machine(self, node: str, off: bool) -> None:
-        """By the user's commands."""
+        """Cut the machine off, or let it back, by the user's commands."""
         if off:
             self._do("node_partition", self._hosts.machine_of(node))
         else:
             self.undo("node_partition")
 
     def restart_control_plane(self) -> None:
-        """By the user's command."""
+        """Begin to restart it by the user's command."""
         begun(self._settings.command("restart_control_plane"))
 
     def control_plane_away(self, within: float) -> float:
@@ -79,7 +80,7 @@ class MachineFaults:
             raise ClusterError("; ".join(failed))
 
     def _do(self, what: Command, machine: str) -> None:
-        """What undoes it is written down before."""
+        """Run the user's command on a machine; what undoes it is written down before."""
         back = self._settings.command(BACK[what], machine)
         self._owed.append((what, back, self._undo_log.record(CommandUndo, argv=back)))
         _carry_out(self._settings.command(what, machine))

@@ -24,7 +24,7 @@ _SILENT = 4
 
 
 class AgentReport(NamedTuple):
-    """What one agent reported at one moment."""
+    """One agent's report at one moment."""
 
     agent: str
     boot: str
@@ -36,7 +36,7 @@ class AgentReport(NamedTuple):
 
 
 class AgentMachines:
-    """Of one run; looked at again and again."""
+    """The machines of one run, by what their agents report; they are looked at again and again."""
 
     def __init__(self) -> None:
         self._before: dict[str, dict[str, AgentReport]] = {}  # boot id -> agent -> what it reported last time

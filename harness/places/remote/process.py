@@ -25,15 +25,15 @@ _REASON_S = 5.0
 
 
 class Hand(ABC):
-    """How a place signals a process on a host, and holds it back."""
+    """A place's way to signal a process on a host, and to hold it back."""
 
     @abstractmethod
     def send(self, number: signal.Signals) -> None:
-        """After all that was asked of the host before, without waiting for it."""
+        """Signal it after all that was asked of the host before, without waiting for it."""
 
     @abstractmethod
     def send_now(self, number: signal.Signals) -> None:
-        """At once; nothing happens where it is gone."""
+        """Signal it at once; nothing happens where it is gone."""
 
     @abstractmethod
     def throttle(self, share: float, spread: float, seed: int) -> None:
@@ -41,21 +41,21 @@ class Hand(ABC):
 
     @abstractmethod
     def unthrottle(self) -> None:
-        """All of it again; harmless where nothing holds it back."""
+        """Let it run all the time again; harmless where nothing holds it back."""
 
     @property
     @abstractmethod
     def throttled(self) -> bool:
-        """Whether it is held back."""
+        """Return whether it is held back."""
 
     @property
     def stops(self) -> bool:
-        """Whether what holds it back stops it now and then."""
+        """Return whether what holds it back stops it now and then."""
         return False
 
     @property
     def stopped(self) -> bool:
-        """Whether it is stopped by that at the moment."""
+        """Return whether it is stopped by that at the moment."""
         return False
 
     def status(self, reported: int) -> int:
@@ -78,11 +78,11 @@ class RemoteProcess(Process):
 
     @property
     def agent(self) -> AgentConnection:
-        """Its host's."""
+        """Return its host's agent."""
         return self.host.agent
 
     def wait_started(self, seconds: float) -> None:
-        """Until its agent has started it.
+        """Wait until its agent has started it.
 
         Raises:
             ClusterError: it could not be, or was not so soon.
@@ -99,11 +99,12 @@ class RemoteProcess(Process):
         return 0
 
     def send(self, number: signal.Signals) -> None:
-        """As its place does."""
+        """Signal it as its place does."""
         self.hand.send(number)
 
     def ended(self) -> int | None:
-        """As its agent says; where that is gone with all it ran in, so is this."""
+        """Return its exit status as its agent reports it, None while it is there; where the agent is gone with all it
+        ran in, so is this."""
         if self._started.done() and (error := self._started.exception()) is not None and not self.host.lost:
             raise error
         if (end := self.agent.exits.get(self.name)) is not None:
@@ -119,7 +120,8 @@ class RemoteProcess(Process):
         return False
 
     def details(self) -> Mapping[str, Any]:
-        """Whether the kernel killed something for want of memory, or all that it ran in is gone."""
+        """Return whether the kernel killed something for want of memory, or all that it ran in is gone, for the
+        tape."""
         end = self.agent.exits.get(self.name)
         if end is not None:
             return {"oom": True} if end.oom else {}
@@ -127,7 +129,7 @@ class RemoteProcess(Process):
         return {"lost": self.host.lost} | ({"heard": round(self.host.heard - self._epoch, 6)} if heard else {})
 
     def whereabouts(self) -> Mapping[str, Any]:
-        """What it runs in."""
+        """Return the name of what it runs in."""
         return {"host": self.host.name}
 
     def freeze(self) -> None:
@@ -139,25 +141,25 @@ class RemoteProcess(Process):
         self.hand.send_now(signal.SIGCONT)
 
     def throttle(self, share: float, spread: float, seed: int) -> None:
-        """As its place does."""
+        """Throttle it as its place does."""
         self.hand.throttle(share, spread, seed)
 
     def unthrottle(self) -> None:
-        """All of the time again."""
+        """Let it run all of the time again."""
         self.hand.unthrottle()
 
     @property
     def throttled(self) -> bool:
-        """Whether it is held back."""
+        """Return whether it is held back."""
         return self.hand.throttled
 
     @property
     def held(self) -> bool:
-        """Whether that stops it at the moment."""
+        """Return whether what holds it back stops it at the moment."""
         return self.hand.stopped
 
     def stands_still(self) -> bool:
-        """Whether it is stopped by more than what holds it back."""
+        """Return whether it is stopped by more than what holds it back."""
         if self.hand.stops:
             return False
         with suppress(GoneError):
@@ -165,7 +167,8 @@ class RemoteProcess(Process):
         return False
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
-        """By its agent, which is of the same user."""
+        """Return its limits, and set them where `limits` are given, by its agent, which is of the same user; as they
+        were before."""
         try:
             soft, hard = self.agent.ask("limit", name=self.name, limits=limits)["before"]
         except GoneError as error:
@@ -174,7 +177,7 @@ class RemoteProcess(Process):
 
     @property
     def reachable(self) -> bool:
-        """Whether its agent can be asked."""
+        """Return whether its agent can be asked."""
         return not self.host.lost and self.agent.connected
 
     def reap(self, until: float) -> None:
@@ -193,11 +196,11 @@ class QuotaHand(Hand):
         self._cycle: QuotaCycle | None = None
 
     def send(self, number: signal.Signals) -> None:
-        """By its agent."""
+        """Signal it by its agent."""
         self._host.soon(lambda: self._host.agent.soon("signal", name=self._process, number=int(number)))
 
     def send_now(self, number: signal.Signals) -> None:
-        """By its agent."""
+        """Signal it by its agent."""
         if not self._host.lost:
             with suppress(GoneError):
                 self._host.agent.ask("signal", name=self._process, number=int(number))
@@ -208,7 +211,8 @@ class QuotaHand(Hand):
         self._cycle = QuotaCycle(lambda drawn: self._limit(drawn * node + own), share, spread, seed)
 
     def unthrottle(self) -> None:
-        """As many as ever. What it runs in stays, where it has ended itself: so that comes before what starts there."""
+        """Give its host as many processors as ever. What it runs in stays, where it has ended itself: so that comes
+        before what starts there."""
         if self._cycle is not None:
             self._cycle.end()
             self._cycle = None
@@ -221,7 +225,7 @@ class QuotaHand(Hand):
 
     @property
     def throttled(self) -> bool:
-        """Whether a limit is on."""
+        """Return whether a limit is on."""
         return self._limited
 
     def _limit(self, processors: float | None) -> None:

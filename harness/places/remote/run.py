@@ -52,7 +52,7 @@ class RemoteRun:
         self._hosts.prepare_all(nodes)
 
     def start(self, nodes: Sequence[NodeSpec], echo: Callable[[], str]) -> None:
-        """All nodes, on their hosts. `echo`: where the link server finds one; asked where nodes are commands."""
+        """Start all nodes, on their hosts. `echo`: where the link server finds one; asked where nodes are commands."""
         if any(spec.program for spec in nodes):
             self.commands.start(nodes, echo())
         else:
@@ -67,7 +67,7 @@ class RemoteRun:
         self._nodes.start(node, node.incarnation)
 
     def _start_ours(self, nodes: Sequence[NodeSpec]) -> None:
-        """Who others connect to first."""
+        """Start our own nodes: first those that others connect to."""
         for spec in (node for node in nodes if node.listens):
             self._nodes.start(spec, spec.incarnation).process.wait_started(self._start_within)
             self._nodes.ports[spec.name] = self._nodes.await_listening(spec.name)

@@ -20,7 +20,7 @@ BACK: dict[Command, Command] = {"node_power_loss": "node_power_return", "node_pa
 
 
 class PlaceSettings(BaseModel):
-    """What every such place has."""
+    """The settings that every such place has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,7 +48,7 @@ class PlaceSettings(BaseModel):
 
     @classmethod
     def given(cls, path: Path | None = None) -> Self:
-        """Those of a file, or of the one that the environment names, or the usual ones.
+        """Return the settings of a file, or of the one that the environment names, or the usual ones.
 
         Raises:
             ClusterError: as `read`.

@@ -11,8 +11,8 @@ class Watching(threading.Thread):
     """Looks again and again until it is closed, from `start` on."""
 
     def __init__(self, name: str, every: float, passing: type[Exception]) -> None:
-        """As somebody in a list of threads sees it; seconds between two looks; what ends a look and not the watch: what
-        was known stands."""
+        """`name`: the thread's, as lists of threads show it. `every`: seconds between two looks. `passing`: what ends a
+        look and not the watch: what was known stands."""
         super().__init__(daemon=True, name=name)
         self.failure: BaseException | None = None
         """Why it ended; None: it goes on, or was closed."""
@@ -20,10 +20,10 @@ class Watching(threading.Thread):
 
     @abstractmethod
     def look(self) -> None:
-        """Once."""
+        """Look once."""
 
     def run(self) -> None:
-        """Until `close`."""
+        """Look again and again until `close`."""
         try:
             while not self._over.wait(self._every):
                 with suppress(self._passing):

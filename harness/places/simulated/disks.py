@@ -19,7 +19,7 @@ class SimulatedDisks:
         self.of_node: dict[str, MemoryDisk] = {}
 
     def state(self, node: str) -> dict[str, int]:
-        """What is on its disk."""
+        """Return what is on its disk: name and size in bytes of every file."""
         disk = self._disk(node)
         return {name: len(disk.data(name)) for name in disk.names()}
 
@@ -39,7 +39,7 @@ class SimulatedDisks:
         process.corruptions.append(corruption)
 
     def fill_disk(self, node: str, restart_after: float) -> int:
-        """Nothing more can be written."""
+        """Mark the disk as full, so that nothing more can be written; return the bytes of all its files."""
         disk = self.of_node[node]
         self._nodes.expect_no_space(node, restart_after)
         disk.full = True

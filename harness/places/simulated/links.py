@@ -25,16 +25,16 @@ class SimulatedLinks:
         self.control = network
 
     def make(self, side: str, upstream: str, enabled: bool) -> str:
-        """By its name."""
+        """Make a side of a link; return its name, by which nodes find it."""
         self.control.create(side)
         return side
 
     def asked_at(self, address: str) -> str:
-        """By its name."""
+        """Return its name, by which the harness finds it, too."""
         return address
 
     def carried(self) -> Mapping[str, int] | None:
-        """Not known."""
+        """Return None: this is not known."""
         return None
 
     def undone_by(self) -> None:
@@ -54,7 +54,7 @@ class NetworkFaults:
             self._network.links[link].vanish(off)
 
     def restart_links(self) -> float:
-        """All connections break, and new ones are refused for a while."""
+        """Break all connections, and refuse new ones for a while; return how many seconds that takes."""
         for link in self._network.links.values():
             if link.enabled:
                 link.enable(False)
@@ -63,11 +63,11 @@ class NetworkFaults:
         return _RESTART_S
 
     def share_links(self, links: Sequence[str], rate: float | None, streams: Sequence[str]) -> None:
-        """As if they all went through one."""
+        """Let these links share a rate, as if they all went through one."""
         self._network.share(links, rate, streams)
 
     def bring_back(self) -> None:
-        """Every link that is about to be there again, now."""
+        """Bring back now every link that is about to be there again."""
         for link in list(self._coming):
             self._is_back(link)
 
@@ -84,7 +84,7 @@ class NetworkFaults:
 
 def sounding(link: Link, server: SimulatedServer, around: SimulatedHost, reply_bytes: int, send_bytes: int,
              watch_close: bool) -> Sounding:
-    """What a probe through a link would measure now; `server`: what it leads to."""
+    """Return what a probe through a link would measure now; `server`: what it leads to."""
     if not link.enabled:
         return Sounding("refused")
     if link.vanished:

@@ -27,6 +27,6 @@ class SimulatedMachines:
             self._disks.of_node[node].lose_power()
 
     def jump_clock(self, node: str, seconds: float) -> None:
-        """Its clock goes forward."""
+        """Set the clock that the node sees forward."""
         if self._nodes[node].alive:
             self._nodes[node].process.simulated.jump(seconds)

@@ -39,7 +39,7 @@ class Simulated(Place):
 
     @property
     def parameters(self) -> Parameters:
-        """Of machines and links."""
+        """Return the parameters of machines and links."""
         from diloco_chaos.harness.simulation.parameters import Parameters
         return self._parameters or Parameters()
 

@@ -40,7 +40,7 @@ class VirtualProcess(Process):
             self.simulated.feed(self.simulated.exit, 0, True)
 
     def ended(self) -> int | None:
-        """Its exit status."""
+        """Return its exit status; None while it is there."""
         return self.simulated.status
 
     def freeze(self) -> None:
@@ -67,15 +67,16 @@ class VirtualProcess(Process):
 
     @property
     def throttled(self) -> bool:
-        """Whether a duty cycle is on."""
+        """Return whether a duty cycle is on."""
         return self._throttled
 
     def stands_still(self) -> bool:
-        """Whether it is stopped."""
+        """Return whether it is stopped."""
         return self.simulated.frozen
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
-        """Of its disk: what is written beyond is cut off. One that has none writes no files."""
+        """Return the limits of its disk, and set them where `limits` are given; as they were before. What is written
+        beyond is cut off. One that has no disk writes no files."""
         disk = self.simulated.disk
         if disk is None:
             raise ProcessLookupError("it writes no files")
@@ -91,14 +92,14 @@ class VirtualProcess(Process):
             self.simulated.disk.limit = None
 
     def reap(self, until: float) -> None:
-        """Nothing outlives the run."""
+        """Do nothing: nothing outlives the run."""
 
     def details(self) -> Mapping[str, Any]:
-        """Why it was killed."""
+        """Return why it was killed, for the tape."""
         return {"oom": True} if self.oom else {}
 
     def whereabouts(self) -> Mapping[str, Any]:
-        """Its number."""
+        """Return its number."""
         return {"pid": self.known_pid}
 
     def _turn(self, cycle: int, parts: Callable[[], tuple[float, float]]) -> None:

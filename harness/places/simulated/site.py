@@ -54,11 +54,12 @@ class SimulatedSite(Site):
 
     @property
     def next_at(self) -> float:
-        """When there is something for `poll` that nothing announces."""
+        """Return when there is something for `poll` that nothing announces, in seconds of virtual time; infinite for
+        never."""
         return min((node.next_at for node in self.nodes.everyone()), default=float("inf"))
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
-        """Those that listen first; they are waited for."""
+        """Start all nodes: first those that listen; they are waited for."""
         for spec in (node for node in nodes if node.listens):
             self.nodes.start(spec, spec.incarnation)
             self._await_listening(spec.name)
@@ -76,12 +77,12 @@ class SimulatedSite(Site):
         return [*super().residue(), *self._faults.residue()]
 
     def stop(self) -> None:
-        """Nothing is left."""
+        """Do nothing: nothing is left."""
 
     # -- probes and impostors ------------------------------------------------------------------------------------------
 
     def sound(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """What a probe through a link would measure now."""
+        """Return what a probe through a link would measure now."""
         server = self._server(self.nodes[link].spec.connects_to)
         return sounding(self._network.links[link], server, self._around, reply_bytes, send_bytes, watch_close)
 

@@ -40,7 +40,7 @@ _LAUNCH = 'echo "$$ $SLURM_STEP_ID" >"$0.partial" && mv "$0.partial" "$0" && exe
 
 
 def folder(settings: SlurmSettings, name: str, number: int, restarts: int) -> str:
-    """Where a job writes, after it was requeued so many times."""
+    """Return the folder that a job writes to, after it was requeued so many times."""
     return f"{_start_of_folder(settings, name)}-{number}-{restarts}"
 
 
@@ -49,7 +49,7 @@ def _start_of_folder(settings: SlurmSettings, name: str) -> str:
 
 
 def script(settings: SlurmSettings, name: str) -> str:
-    """What a node's job is: an agent, in a folder that ends with it."""
+    """Return the script of a node's job: an agent, in a folder that ends with it."""
     source = Path(agent.__file__).read_text()
     return _SCRIPT.substitute(folder=shlex.quote(_start_of_folder(settings, name)), no_folder=NO_FOLDER, end=_END,
                               source=source, python=shlex.quote(settings.python), port_file=PORT_FILE,
@@ -57,7 +57,7 @@ def script(settings: SlurmSettings, name: str) -> str:
 
 
 def submitted_with(settings: SlurmSettings, avoided: Sequence[str]) -> list[str]:
-    """Of `sbatch`. `avoided`: machines."""
+    """Return the options of `sbatch`. `avoided`: machines."""
     named = {"partition": settings.partition, "account": settings.account, "exclude": ",".join(avoided)}
     return [*(f"--{name}={value}" for name, value in named.items() if value), f"--cpus-per-task={settings.cpus}",
             f"--mem={settings.memory}", *settings.options]

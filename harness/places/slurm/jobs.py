@@ -45,7 +45,7 @@ class Begun(NamedTuple):
 
 
 class QueuedJobs:
-    """Of one run. Implements `diloco_chaos.harness.places.remote.hosts.Hosting`."""
+    """The jobs of one run. Implements `diloco_chaos.harness.places.remote.hosts.Hosting`."""
 
     def __init__(self, slurm: SlurmQueue, settings: SlurmSettings, label: str, run: Path, token: str) -> None:
         """`label`: of the run, `run`: its folder, `token`: what it is known by."""
@@ -59,7 +59,7 @@ class QueuedJobs:
         self._bridging = threading.Lock()
 
     def begun(self, host: Host) -> Begun:
-        """What a host is."""
+        """Return the start of a job that a host is."""
         return self._begun[host.name]
 
     # -- as hosts ------------------------------------------------------------------------------------------------------
@@ -80,12 +80,12 @@ class QueuedJobs:
         return Host(title, AgentConnection(spec.name, self._run, self._token, partial(self._dial, title, begun)))
 
     def give_up(self, host: Host) -> None:
-        """Where its machine was lost: Slurm is not to start it a second time once it has noticed."""
+        """Cancel its job where its machine was lost: Slurm is not to start it a second time once it has noticed."""
         if not host.leaving:
             self.slurm.cancel([self.begun(host).job])
 
     def must_come(self, host: Host, what: str, until: float) -> None:
-        """Unless its job ended, or was waited for too long."""
+        """Check that its job may still come: it has not ended, and was not waited for too long."""
         job = self._job(host)
         if job is not None and job.over:
             raise ClusterError(f"{what}: its job ended: {self._end_of(job)}")
@@ -95,7 +95,8 @@ class QueuedJobs:
                                f"Raise `start_within`, or ask for less")
 
     def lost(self, host: Host) -> str:
-        """While its processes go on it is there, whatever becomes of its job."""
+        """Return why a host is gone, in words; empty while it is there. While its processes go on it is there, whatever
+        becomes of its job."""
         if (job := self._job(host)) is None:
             return ""
         if job.restarts > self.begun(host).restarts and job.state != "COMPLETING":
@@ -103,7 +104,7 @@ class QueuedJobs:
         return f"its job ended: {self._end_of(job)}" if job.over else ""
 
     def machine(self, host: Host) -> str:
-        """Where Slurm has put it."""
+        """Return the machine that Slurm has put it on; empty: not known yet."""
         job = self._job(host)
         return job.machine if job is not None and job.restarts == self.begun(host).restarts else ""
 
@@ -125,7 +126,7 @@ class QueuedJobs:
         return {self.machine(host) for host in others} - {""}
 
     def _job(self, host: Host) -> Job | None:
-        """As Slurm said of late; None: it has not said anything yet."""
+        """Return the host's job, as Slurm said of late; None: it has not said anything yet."""
         return self.watch.jobs.get(self.begun(host).job) if self.watch is not None else None
 
     def _end_of(self, job: Job) -> str:
@@ -158,14 +159,14 @@ class QueuedJobs:
         _patiently(once)
 
     def close(self) -> None:
-        """No agent is reached any more."""
+        """End all connections to agents."""
         for bridge in self._bridges:
             with suppress(ProcessLookupError):
                 bridge.kill()
             bridge.wait()
 
     def _dial(self, title: str, begun: Begun) -> socket.socket:
-        """To its agent, which listens on loopback: through a step of its job."""
+        """Connect to its agent, which listens on loopback, through a step of its job."""
         job = self.watch.jobs.get(begun.job) if self.watch is not None else None
         if job is None or job.state != "RUNNING" or job.restarts != begun.restarts:
             raise SlurmError(f"{title} does not run")
@@ -188,7 +189,7 @@ class JobAddresses:
         self._address = cache(jobs.slurm.address)
 
     def port_for(self, spec: NodeSpec, program: Program) -> int:
-        """Its own, or one of the machine's that nobody has now."""
+        """Return the program's own port, or one of the machine's that is free now."""
         if program.port:
             return program.port
         host = self._hosts[spec.name]
@@ -196,20 +197,20 @@ class JobAddresses:
         return int(host.agent.ask("port")["port"])
 
     def found_at(self, node: str) -> str:
-        """At the address of the machine that it is on."""
+        """Return the IP address of the machine that it is on."""
         return ip_of(self._address(self._hosts.wait_placed(node)))
 
     def seen_at(self, node: str) -> tuple[str, int]:
-        """At the same."""
+        """Return the same address, and the node's port."""
         return self.found_at(node), self._nodes.ports[node]
 
     def words(self, node: str) -> Mapping[str, str]:
-        """Its folder is its job's, and it listens where others find it."""
+        """Return its interpreter, its folder, which is its job's, and its host: it listens where others find it."""
         return {"python": self._python, "run": self._jobs.begun(self._hosts[node]).folder, "host": self.found_at(node)}
 
 
 def ip_of(host: str) -> str:
-    """Of a host's name, or the same.
+    """Return the IP address of a host by its name; an address stays the same.
 
     Raises:
         SlurmError: nobody knows it.
@@ -221,7 +222,7 @@ def ip_of(host: str) -> str:
 
 
 def _patiently(act: Callable[[], None]) -> None:
-    """Again and again while the controller is away: then it comes late.
+    """Try again and again while the controller is away: then it comes late.
 
     Raises:
         SlurmError: it refuses, or is away for too long.

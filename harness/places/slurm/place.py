@@ -56,7 +56,7 @@ class Slurm(by_command.OfMachines):
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
-        """With the settings that the options name."""
+        """Return this place with the settings that the options name."""
         return cls(chosen(given))
 
     def must_be_ready(self, programs: Collection[Program]) -> None:
@@ -71,14 +71,14 @@ class Slurm(by_command.OfMachines):
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
-        """Whether it is there, and any machine takes jobs."""
+        """Return whether Slurm is there, and any machine takes jobs."""
         settings = chosen(given)
         from diloco_chaos.harness.places.slurm.queue import requirements
         return requirements(settings)
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
-        """Every job with the run's name; what is done to links is as on local."""
+        """Return what cancels every job with the run's name; what is done to links is undone as on local."""
         from diloco_chaos.harness.places.slurm.undos import SlurmJobs
         return (SlurmJobs,)
 

@@ -35,7 +35,7 @@ class SlurmAwayError(SlurmError, AwayError):
 
 
 class Job(NamedTuple):
-    """What Slurm says of a job."""
+    """A job, as Slurm reports it."""
 
     number: int
     name: str
@@ -56,7 +56,7 @@ class Job(NamedTuple):
 
 
 def job_name(run: str, node: str) -> str:
-    """How a node's job is called. `run`: the run's label."""
+    """Return the name of a node's job. `run`: the run's label."""
     return f"{_PREFIX}.{run}.{node}"
 
 
@@ -71,7 +71,7 @@ class SlurmQueue:
         self._env |= {"SLURM_CONF": known} if known else {}
 
     def version(self) -> str:
-        """Of its commands.
+        """Return the version of its commands.
 
         Raises:
             SlurmError: they are not installed.
@@ -85,7 +85,7 @@ class SlurmQueue:
         return {fields[0]: fields[1] for line in output.splitlines() if len(fields := line.split("|")) > 1}
 
     def answers(self) -> bool:
-        """Whether its controller does, now."""
+        """Return whether its controller answers now."""
         try:
             return " is UP" in self._said(["scontrol", "ping"])
         except SlurmError:
@@ -190,7 +190,7 @@ def must_be_ready(partition: str = "") -> dict[str, str]:
 
 
 def requirements(settings: SlurmSettings) -> list[Requirement]:
-    """What runs in this Slurm need, for the doctor."""
+    """Return what runs in this Slurm need, for the doctor."""
     try:
         version = SlurmQueue().version()
         machines = must_be_ready(settings.partition)

@@ -68,15 +68,15 @@ class SlurmSite(Site):
         self._remote.start(nodes, self._begin_echo)
 
     def join(self, node: NodeSpec) -> None:
-        """In a job of its own."""
+        """Start a node in a job of its own."""
         self._remote.join(node)
 
     def poll(self) -> None:
-        """As on all other machines."""
+        """Supervise as on all other machines."""
         self._remote.poll()
 
     def stop(self) -> None:
-        """And all jobs are cancelled. Where Slurm does not answer, that stays owed."""
+        """End every node and link, and cancel all jobs. Where Slurm does not answer, that stays owed."""
         self._remote.end()
         self.jobs.close()
         self._server.end()
@@ -105,7 +105,8 @@ class SlurmSite(Site):
             return str(way.getsockname()[0])
 
     def _folder_there(self, state: str) -> str:
-        """Below its job's folder, where it is below the run's here."""
+        """Return a node's folder of state as its host knows it: below its job's folder, where it is below the run's
+        here."""
         folder, run = PurePosixPath(state), self._run.absolute()
         return str(folder.relative_to(run)) if folder.is_relative_to(run) else str(folder)
 
@@ -137,7 +138,7 @@ class SlurmSite(Site):
         process.agent.ask("spawn", name=process.name, argv=argv, env=env, cwd=cwd, pid_in=file)
 
     def _lead_to(self, node: str) -> None:
-        """Its job may be on another machine than before: whoever has a link to it is to find it there."""
+        """Lead every link to a node to where it is now: its job may be on another machine than before."""
         upstream = f"{self._addresses.found_at(node)}:{self.nodes.ports[node]}"
         with self.links.lock:
             for other in list(self.nodes.values()):

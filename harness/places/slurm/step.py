@@ -34,11 +34,11 @@ class StepHand(Hand):
         self._duty: DutyCycle | None = None
 
     def send(self, number: signal.Signals) -> None:
-        """By `scancel --signal`."""
+        """Signal it by `scancel --signal`."""
         self._host.soon(lambda: self._through_slurm(number))
 
     def send_now(self, number: signal.Signals) -> None:
-        """By `scancel --signal`."""
+        """Signal it by `scancel --signal`."""
         if not self._host.lost:
             self._through_slurm(number)
 
@@ -47,32 +47,33 @@ class StepHand(Hand):
         return _SIGNALLED.start - 1 - reported if reported in _SIGNALLED else reported
 
     def throttle(self, share: float, spread: float, seed: int) -> None:
-        """Stopped and continued in turn."""
+        """Stop and continue it in turn."""
         self._duty = DutyCycle(self, share, spread, seed)
 
     def unthrottle(self) -> None:
-        """No more."""
+        """End the duty cycle."""
         if self._duty is not None:
             self._duty.end()
             self._duty = None
 
     @property
     def throttled(self) -> bool:
-        """Whether it is, now and then."""
+        """Return whether a duty cycle stops it now and then."""
         return self._duty is not None
 
     @property
     def stops(self) -> bool:
-        """By signals of the agent's."""
+        """Return whether it is stopped now and then: the duty cycle does so, by signals of the agent's."""
         return self._duty is not None
 
     @property
     def stopped(self) -> bool:
-        """As the duty cycle has it."""
+        """Return whether the duty cycle has stopped it at the moment."""
         return self._duty is not None and self._duty.paused
 
     def send_signal(self, sig: int) -> None:
-        """Of the duty cycle, by the agent: in the order of asking, also where the connection is lost for a while."""
+        """Send a signal of the duty cycle by the agent: in the order of asking, also where the connection is lost for a
+        while."""
         if not self._gone():
             self._host.agent.soon("signal", name=self._process, number=sig)
 
@@ -84,7 +85,8 @@ class StepHand(Hand):
             self._signal_step(step, number)
 
     def _step(self) -> str:
-        """Its number; empty where it has none any more. One that was just started has none yet."""
+        """Return its step's number, empty where it has none any more. One that was just started has none yet: wait for
+        that."""
         until = time.monotonic() + _BEGUN_S
         while not self._gone():
             with suppress(GoneError):

@@ -20,11 +20,11 @@ class SlurmJobs(Undo):
     run: str = Field(pattern=r"^[0-9a-f]{12}$")
 
     def describe(self) -> str:
-        """For people."""
+        """Say for people what was cancelled."""
         return f"jobs of {self.run} cancelled"
 
     def heal(self, token: str) -> bool:
-        """And wait until they are over."""
+        """Cancel the jobs, and wait until they are over."""
         from diloco_chaos.harness.places.slurm.queue import SlurmError, SlurmQueue, wait_over
         try:
             return wait_over(SlurmQueue(self.config), self.run, _GONE_S)

@@ -20,5 +20,5 @@ class QueueWatch(Watching):
         self.start()
 
     def look(self) -> None:
-        """At all of the run's jobs."""
+        """Look at all of the run's jobs."""
         self.jobs.update(self._slurm.jobs(self._run))

@@ -74,7 +74,7 @@ def tidied(disk: Disk) -> set[str]:
 
 
 def copies(name: str) -> tuple[str, str]:
-    """What the two copies are called."""
+    """Return what the two copies are called."""
     path = PurePath(name)
     return name, f"{path.stem}.mirror{path.suffix}"
 

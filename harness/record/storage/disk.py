@@ -23,7 +23,7 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds."""
+    """The content of a file."""
 
     tensors: Tensors
     meta: dict[str, Any]
@@ -95,7 +95,7 @@ class Disk(Protocol):
         ...
 
     def names(self) -> Iterable[str]:
-        """All files."""
+        """Return the names of all files."""
         ...
 
     def remove(self, name: str) -> None:
@@ -137,7 +137,7 @@ class FolderDisk:
         return Content.decoded(data, str(path))
 
     def names(self) -> Iterable[str]:
-        """All files, in order."""
+        """Return the names of all files, in order."""
         return sorted(path.name for path in self.folder.glob("*"))
 
     def remove(self, name: str) -> None:
@@ -146,7 +146,7 @@ class FolderDisk:
 
 
 def file_digest(path: Path) -> str:
-    """Of a file's content; empty where it can't be read."""
+    """Return the digest of a file's content; empty where it can't be read."""
     try:
         return content_digest(path.read_bytes())
     except OSError:

@@ -53,7 +53,7 @@ def parse_all(text: bytes) -> list[AnyEvent]:
 
 
 def is_plain(text: bytes) -> bool:
-    """Whether nothing in it has to be made printable: JSON escapes everything else that would have to."""
+    """Return whether nothing in it has to be made printable: JSON escapes everything else that would have to."""
     return text.isascii() and _BACKSLASH not in text and _DELETE not in text
 
 

@@ -59,7 +59,7 @@ class Tape:
 
     @classmethod
     def read(cls, folder: Path) -> Tape:
-        """Every file of a tape's folder, each up to the first line that is not whole."""
+        """Read every file of a tape's folder, each up to the first line that is not whole."""
         tape, reader = cls(), _Reader()
         with gc_paused():
             for number, path in enumerate(sorted(folder.glob("*.jsonl"))):
@@ -71,12 +71,12 @@ class Tape:
 
     @cached_property
     def events(self) -> Sequence[Event]:
-        """All of them; of a long run only a few are asked for in this way."""
+        """Return all events; of a long run only a few are asked for in this way."""
         return self._merged(self._positions, list(self._series))
 
     @cached_property
     def end(self) -> float:
-        """When the last event was; 0 where there is none."""
+        """Return when the last event was, in seconds; 0 where there is none."""
         return max(self.ends.values(), default=0.0)
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class Tape:
         return {process: of_kind[process][1] for process in first}
 
     def has(self, kind: type[Event]) -> bool:
-        """Whether there is an event of this kind."""
+        """Return whether there is an event of this kind."""
         return kind.name() in self._places or any(len(series) for _, series in self._series.get(kind, {}).values())
 
     def by_process(self, *kinds: type[Event]) -> Mapping[Process, Iterator[Event]]:
@@ -166,7 +166,7 @@ class Tape:
 
     @property
     def names(self) -> Iterable[str]:
-        """Of the events that there are."""
+        """Return the names of the events that there are."""
         return [*self._places, *(kind.name() for kind in self._series)]
 
     def newest(self, node: str, at: float) -> int:
@@ -175,13 +175,13 @@ class Tape:
                     if spawn.target == node and spawn.t <= at), default=0)
 
     def moments(self, process: Process) -> list[float]:
-        """When this process wrote anything, in order, in seconds."""
+        """Return when this process wrote anything, in order, in seconds."""
         few = [event.t for event in self._events if (event.node, event.inc) == process]
         return sorted(chain(few, *(of[process][1].plain("t") for of in self._series.values() if process in of)))
 
     @cached_property
     def ends(self) -> dict[Process, float]:
-        """When each process wrote for the last time, in seconds."""
+        """Return when each process wrote for the last time, in seconds."""
         latest = {(event.node, event.inc): event.t for event in self._events}
         for of in self._series.values():
             for process, (_, series) in of.items():
@@ -268,7 +268,7 @@ def _share(events: Iterable[Event]) -> None:
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """What a file holds, many whole lines at a time; the last one may lack its end, or be too long."""
+    """Yield what a file holds, many whole lines at a time; the last one may lack its end, or be too long."""
     rest = b""
     while data := file.read(_BLOCK):
         data = rest + data
@@ -306,7 +306,7 @@ def _understood(block: bytes) -> tuple[Sequence[Event], int, str]:
 
 
 def _all_whole(events: Sequence[Event]) -> bool:
-    """Whether each says when it was and whose it is."""
+    """Return whether each event says when it was and whose it is."""
     return (all(set(map(_NODE, events))) and min(map(_INC, events)) >= 0
             and not np.isnan(np.fromiter(map(_T, events), float, len(events))).any())
 

@@ -9,7 +9,7 @@ from diloco_chaos.harness.record.tape.events import Merge, MergedPart
 
 
 class RecoveredPart(NamedTuple):
-    """What is known of one worker's part in such a merge."""
+    """One worker's part in such a merge, as far as it is known."""
 
     learner: str
     incarnation: int
@@ -20,7 +20,7 @@ class RecoveredPart(NamedTuple):
 
 
 class RecoveredMerge(NamedTuple):
-    """What the next coordinator recorded of such a merge."""
+    """The record of such a merge by the next coordinator."""
 
     t: float
     """When the next coordinator recorded it."""

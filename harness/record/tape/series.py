@@ -46,7 +46,7 @@ class Series(Sequence[E], Generic[E]):
 
     @property
     def t(self) -> Numbers:
-        """When each was, in seconds since the run began."""
+        """Return when each was, in seconds since the run began."""
         column: Numbers = np.asarray(self._columns["t"], float)
         return column
 
@@ -74,11 +74,11 @@ class Series(Sequence[E], Generic[E]):
         return plain(self._columns[name])
 
     def until(self, t: float) -> Series[E]:
-        """Those that were at this time or before."""
+        """Return the events that were at this time or before."""
         return self[:int(np.searchsorted(self.t, t, side="right"))]
 
     def where(self, mask: NDArray[np.bool_]) -> Series[E]:
-        """Those for which the mask holds."""
+        """Return the events for which the mask holds."""
         chosen = np.flatnonzero(mask)
         columns = {name: _taken(column, chosen) for name, column in self._columns.items()}
         return Series(self.kind, self.node, self.inc, columns, self.places[chosen])
@@ -115,7 +115,7 @@ class Builder(Generic[E]):
         self._places: list[NDArray[np.int32]] = []
 
     def add(self, events: Sequence[E], places: Sequence[int] | NDArray[np.int64]) -> None:
-        """More of them, and where each stands in its file."""
+        """Add more of them, and where each stands in its file."""
         for name in self._names:
             self._parts[name].append(column_of(list(map(attrgetter(name), events))))
         self._places.append(np.asarray(places, np.int32))
@@ -126,7 +126,7 @@ class Builder(Generic[E]):
         self._places = [np.concatenate(self._places)]
 
     def done(self) -> Series[E]:
-        """All of them in the order of time; of two at the same time the one that came first."""
+        """Return all of them in the order of time; of two at the same time the one that came first is first."""
         self.compact()
         columns, places = {name: parts[0] for name, parts in self._parts.items()}, self._places[0]
         moments = np.asarray(columns["t"])
@@ -219,7 +219,8 @@ def numbered(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def ranks(*series: Series[Any]) -> list[NDArray[np.int64]]:
-    """Where each event of several series of one process stands among all of them, in the order of time."""
+    """Return, for each series, where each of its events stands among those of all of them, in the order of time; all
+    are of one process."""
     moments = np.concatenate([each.t for each in series])
     order = np.lexsort((np.concatenate([each.places for each in series]), moments))
     rank = np.empty(len(order), np.int64)
@@ -228,7 +229,7 @@ def ranks(*series: Series[Any]) -> list[NDArray[np.int64]]:
 
 
 def times(events: Sequence[Event]) -> list[float]:
-    """When each of them was, in seconds since the run began."""
+    """Return when each of them was, in seconds since the run began."""
     return events.plain("t") if isinstance(events, Series) else [event.t for event in events]
 
 

@@ -48,7 +48,7 @@ def next_incarnation(folder: Path, node: str) -> int:
 
 
 def earlier(folder: Path, node: str, incarnation: int) -> Iterator[Event]:
-    """What a node's processes before this one wrote, as far as it is whole."""
+    """Yield what a node's processes before this one wrote, as far as it is whole."""
     for number in range(incarnation):
         file = folder / f"{node}.{number}.jsonl"
         if file.is_file():
@@ -65,7 +65,7 @@ class NoTape(TapeWriter):
         self.node = node
 
     def record(self, event: Event) -> None:
-        """Nothing."""
+        """Record nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
