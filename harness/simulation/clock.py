@@ -21,7 +21,7 @@ class VirtualClock:
         self._jumps: list[tuple[float, float]] = []  # (this clock's time, how much it is ahead from then on)
 
     def now(self) -> float:
-        """What it says."""
+        """Return the time that the clock shows, in seconds."""
         return self._world.now + self.ahead
 
     def jump(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class VirtualClock:
         self._jumps.append((self.now(), self.ahead))
 
     def true(self, mine: float) -> float:
-        """When it said so; within a jump: when it jumped."""
+        """Return the world's time when the clock showed this one, in seconds; within a jump: when it jumped."""
         latest = float("inf")
         for at, ahead in reversed(self._jumps):
             if mine >= at:

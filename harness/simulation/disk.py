@@ -70,7 +70,7 @@ class MemoryDisk:
         return file.held if isinstance(file.held, Content) else Content.decoded(file.held, name)
 
     def names(self) -> Iterable[str]:
-        """All files, in order."""
+        """Return the names of all files, in order."""
         return sorted(self._files)
 
     def remove(self, name: str) -> None:

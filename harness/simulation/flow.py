@@ -134,7 +134,7 @@ class SimulatedFlow:
                 self._plan(parcel)
 
     def _plan(self, parcel: Parcel) -> None:
-        """When it arrives, as things are now."""
+        """Decide when a parcel arrives, as things are now."""
         at, over = parcel.sent, False
         if self._pace is not None:
             if parcel.end:
@@ -155,7 +155,8 @@ class SimulatedFlow:
             self._world.at(at, self._limit_reached, self._change)
 
     def _through(self, pace: Pace, parcel: Parcel) -> tuple[float, bool]:
-        """When all of it has passed the toxics (infinite for never), and whether a data limit ends the connection."""
+        """Return when all of a parcel has passed the toxics (infinite for never), and whether a data limit ends the
+        connection."""
         now = self._world.now
         at, left = pace.ready_at(parcel.sent), parcel.size
         while left > 0 and not pace.exhausted:
@@ -198,7 +199,7 @@ class SimulatedFlow:
             parcel.action(*parcel.arguments)
 
     def _came_through(self, parcel: Parcel) -> None:
-        """Of a shared link."""
+        """Deliver a parcel that has come through a shared link."""
         if not self.over:
             parcel.action(*parcel.arguments)
 

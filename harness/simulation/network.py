@@ -32,7 +32,7 @@ class Endpoint(Protocol):
 
 
 class SimulatedConnection:
-    """From a client through its link to a server."""
+    """A connection from a client through its link to a server."""
 
     def __init__(self, link: Link, number: int, client: Endpoint, server: Endpoint) -> None:
         self.link, self.number, self.client, self.server = link, number, client, server
@@ -187,7 +187,7 @@ class Link:
 
     @property
     def shares(self) -> bool:
-        """Whether it does."""
+        """Return whether the link leads through others, which other connections use, too."""
         return bool(self._shared)
 
     def shared_s(self, stream: str, size: int) -> float:
@@ -203,7 +203,7 @@ class Link:
                 connection.down.clear()
 
     def paces(self) -> tuple[Pace, Pace]:
-        """What a further connection would be subject to: up, down."""
+        """Return what a further connection would be subject to: up, down."""
         up, down = Pace(self.world.chance), Pace(self.world.chance)
         for pace, stream in ((up, "upstream"), (down, "downstream")):
             pace.set({name: settings.attributes for name, (_, settings) in self.toxics.items()
@@ -221,7 +221,7 @@ class Link:
                              if settings.stream == stream and self._hits(settings, connection)})
 
     def _hits(self, settings: ToxicSettings, connection: SimulatedConnection) -> bool:
-        """Whether a toxic hits a connection: drawn once for both."""
+        """Return whether a toxic hits a connection: drawn once for both."""
         if settings.toxicity >= 1:
             return True
         if settings.name not in connection.drawn:
@@ -230,7 +230,7 @@ class Link:
 
 
 class SimulatedNetwork:
-    """All links of a cluster; what a cluster asks of its link server, in virtual time."""
+    """The links of a cluster; what a cluster asks of its link server, in virtual time."""
 
     def __init__(self, world: World, parameters: Parameters) -> None:
         self._world, self._parameters = world, parameters
@@ -249,7 +249,7 @@ class SimulatedNetwork:
         self.links[link].remove(toxic_name)
 
     def toxics(self, link: str) -> list[Toxic]:
-        """What is on."""
+        """Return the toxics of a link that are on."""
         return [toxic for toxic, _ in self.links[link].toxics.values()]
 
     def set_enabled(self, link: str, enabled: bool) -> None:
@@ -264,5 +264,5 @@ class SimulatedNetwork:
             self.links[link].share(shared)
 
     def enabled(self, link: str) -> bool:
-        """Whether it is up."""
+        """Return whether a link is up."""
         return self.links[link].enabled

@@ -37,7 +37,7 @@ _SIGKILL = -9
 
 
 class SimulatedProcess:
-    """What is the same for all roles."""
+    """The part of a simulated process that is the same for all roles."""
 
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints,
                  starts: float, disk: MemoryDisk | None = None) -> None:
@@ -101,7 +101,7 @@ class SimulatedProcess:
     # -- its clock and its tape --------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """What its clock says."""
+        """Return the time that its clock shows, in seconds."""
         return self._clock.now()
 
     def jump(self, seconds: float) -> None:
@@ -163,7 +163,7 @@ class SimulatedProcess:
             self._doing.get(type(effect), self._write)(effect)
 
     def _does(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """How each kind of effect is carried out; an event is written."""
+        """Return how each kind of effect is carried out; an event is written."""
         return {Send: self._send, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
                 AtFailpoint: lambda effect: self._hold(effect.point), Close: self._close,

@@ -40,7 +40,7 @@ class SimulatedServer(SimulatedProcess):
 
     @property
     def listening(self) -> bool:
-        """Whether connections are taken; one that stands still takes them, too."""
+        """Return whether connections are taken; one that stands still takes them, too."""
         return self._core is not None and self.status is None
 
     def _up(self) -> Iterable[Effect]:

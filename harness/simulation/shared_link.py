@@ -10,7 +10,7 @@ from diloco_chaos.harness.simulation.world import World
 
 
 class Sized(Protocol):
-    """What is carried."""
+    """The object that a link carries."""
 
     size: int
     """Bytes."""
@@ -51,11 +51,11 @@ class SharedLink(Generic[Parcel]):
         return [parcel for parcel, _ in left]
 
     def bytes_of(self, sender: Hashable) -> int:
-        """What has not come through."""
+        """Return the bytes of a sender that have not come through."""
         return sum(parcel.size for parcel, _ in self._queues.get(sender, ()))
 
     def seconds(self, size: int) -> float:
-        """That so many bytes of one more sender would take, if nobody came or went."""
+        """Return the seconds that so many bytes of one more sender would take, if no sender came or went."""
         return size * (len(self._due) + 1) / self._rate
 
     def _settle(self) -> None:

@@ -88,7 +88,7 @@ class TrainingWorkload(Workload):
         return learner_core(self._config, name, incarnation, token, replica, part)
 
     def put_back(self, part: Stored, disk: Disk) -> None:
-        """All fragments' files."""
+        """Put back the files of all fragments."""
         from diloco_chaos.harness.trainer.coordinator.syncer_part import put_back
         put_back(part, disk)
 
@@ -113,7 +113,7 @@ class DecoupledDiLoCo(Trainer):
         return self.settings.mode.replace("_", " ")
 
     def lacking(self, *, containers: bool = False) -> str:
-        """What must be installed before this model can be trained, as a sentence; empty where it can."""
+        """Return what must be installed before this model can be trained, as a sentence; empty where it can."""
         needless = isinstance(self.settings.spec, QuadraticSpec)
         return "" if needless else lacking("torch", "trainer", f"model {self.settings.model}")
 
@@ -139,15 +139,16 @@ class DecoupledDiLoCo(Trainer):
         return self.settings.model, self.settings.corpus
 
     def initial(self) -> Tensors:
-        """Of the model."""
+        """Return the initial values of the model."""
         return self.settings.spec.initial(self.settings.seed)
 
     def stored_bytes(self) -> int:
-        """Of all fragments."""
+        """Return the bytes that the files of all fragments take."""
         return _COPIES * 4 * sum(fragment.size for fragment in self.settings.fragment_table())
 
     def cheapest(self) -> TrainerSettings:
-        """On the quadratic, which needs no torch, and is cut into as many fragments as it has tensors at the most."""
+        """Return the same settings on the quadratic, which needs no torch, and is cut into as many fragments as it has
+        tensors at the most."""
         from diloco_chaos.harness.trainer.model.spec import MODELS
         tensors = len(MODELS["quadratic"].shapes())
         fragments = min(self.settings.fragments, tensors)
@@ -183,7 +184,7 @@ class DecoupledDiLoCo(Trainer):
                 f"{'means' if len(ignored) == 1 else 'mean'} nothing there"] if ignored else []
 
     def events(self, role: Role) -> frozenset[str]:
-        """By the mode."""
+        """Return the events of this role by the mode."""
         donors = self.settings.donates
         if role == "syncer":
             more = {"grouped", "rolled_back"} if self.settings.averages_gradients else set()
@@ -192,13 +193,13 @@ class DecoupledDiLoCo(Trainer):
         return frozenset(_LEARNER | more | ({"donated"} if donors else set()))
 
     def most(self, event: str) -> int | None:
-        """Every fragment once in H steps; more often while H grows."""
+        """Return how often a node can record an event: every fragment once in H steps; more often while H grows."""
         steps = (self.settings.budget - self.settings.warm_start) * self.settings.learners
         exchanges = steps if self.settings.averages_gradients else _exchanges(self.settings, steps)
         return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
     def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
-        """Those of an exchange, and of coming and going."""
+        """Return the events of an exchange, and of coming and going."""
         if role == "syncer":
             return {"merge": OFTEN, "hello": SELDOM, "lost": SELDOM, "resumed": SELDOM}
         often = (("step", "upload") if self.settings.averages_gradients else
@@ -206,13 +207,13 @@ class DecoupledDiLoCo(Trainer):
         return dict.fromkeys(often, OFTEN) | {"ready": SELDOM, "disconnected": SELDOM}
 
     def failpoints(self, role: Role) -> tuple[str, ...]:
-        """In the middle of frames and of commits."""
+        """Return the points in the middle of frames and of commits."""
         if role == "syncer":
             return _SYNCERS_POINTS
         return (_HALF, _DONATE) if self.settings.donates else (_HALF,)
 
     def absent(self, name: str) -> str:
-        """By the mode; or without recovery from peers."""
+        """Return why there is no such event or failpoint: by the mode, or without recovery from peers."""
         if name in _OF_MODES:
             return f" in mode {self.settings.mode}"
         return ": only with `recovery: peer` learners bring others up to date" if name == _DONATE else ""
@@ -228,7 +229,8 @@ class DecoupledDiLoCo(Trainer):
         return ""
 
     def fragment_rules(self) -> FragmentRules | None:
-        """Of Decoupled DiLoCo and its blocking forms. What changes as training goes on comes from the reference."""
+        """Return the rules of Decoupled DiLoCo and its blocking forms; None where gradients are averaged. What changes
+        as training goes on comes from the reference."""
         settings = self.settings
         if settings.averages_gradients:
             return None
@@ -264,21 +266,21 @@ class DecoupledDiLoCo(Trainer):
 
     @property
     def last_snapshot(self) -> int:
-        """At the end of the budget."""
+        """Return the number of the snapshot at the end of the budget."""
         return self.settings.snapshots
 
     @property
     def loss_unit(self) -> str:
-        """Of the model."""
+        """Return the unit of the model's loss."""
         return self.settings.spec.loss_unit
 
     @property
     def loss_floor(self) -> float:
-        """Of the quadratic model."""
+        """Return the least loss of the quadratic model; 0 for others."""
         return FLOOR if isinstance(self.settings.spec, QuadraticSpec) else 0.0
 
     def synchronous_loss(self) -> float | None:
-        """Of the quadratic model."""
+        """Return the loss with which the synchronous run of the quadratic model ends; None for others."""
         import numpy as np
 
         from diloco_chaos.harness.trainer.reference.problem import synchronous
@@ -291,7 +293,7 @@ class DecoupledDiLoCo(Trainer):
         return synchronous(settings.seed, shares, tuple(rates))
 
     def decides(self, kind: Kind) -> dict[str, Any]:
-        """Of the synchronous run, few."""
+        """Return the settings that a baseline of this kind depends on: of the synchronous run, few."""
         return self.settings.model_dump(mode="json", include=_SYNCHRONOUS_FIELDS if kind == "synchronous" else None)
 
     # -- what only some can --------------------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ class DecoupledDiLoCo(Trainer):
         return rogue(token, learner, incarnation, self.settings, what)
 
     def replay(self, recorded: Recorded, data: Path | None, initial: Tensors, tell: Callable[[int], None]) -> Replay:
-        """By its own cores."""
+        """Do a recorded run again, by the trainer's own cores."""
         from diloco_chaos.harness.base.device import missing
         from diloco_chaos.harness.trainer.replay.replay import replay
         from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
@@ -315,7 +317,7 @@ class DecoupledDiLoCo(Trainer):
         return self.settings.averages_gradients or bool(self.settings.warm_start) or self.settings.model != "quadratic"
 
     def recomputed(self, recorded: Recorded) -> Replay | None:
-        """All of the quadratic model; of others what was kept."""
+        """Compute again all of the quadratic model; of others what was kept."""
         from diloco_chaos.harness.trainer.reference.recompute import recomputed
         from diloco_chaos.harness.trainer.reference.recorded import held_against
         if not self.needs_workings():
@@ -324,7 +326,7 @@ class DecoupledDiLoCo(Trainer):
 
 
 def _rules(settings: TrainerConfig) -> ReferenceRules:
-    """What decides what is computed, for the reference."""
+    """Return what decides what is computed, for the reference."""
     from diloco_chaos.harness.trainer.reference.codec import Rounding
     from diloco_chaos.harness.trainer.reference.problem import TABLES
     from diloco_chaos.harness.trainer.reference.rules import ReferenceRules
@@ -335,7 +337,7 @@ def _rules(settings: TrainerConfig) -> ReferenceRules:
 
 
 def _exchanges(settings: TrainerConfig, steps: int) -> int:
-    """Of all fragments in so many global steps."""
+    """Return how many exchanges all fragments have at most in so many global steps."""
     grows = min(steps, settings.sync_growth * settings.learners)
     return (grows // settings.sync_from + (steps - grows) // settings.sync_every + 2
             + bool(grows)) * settings.fragments

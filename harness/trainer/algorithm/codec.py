@@ -36,7 +36,7 @@ def bits_per_value(precision: Precision) -> float:
 
 
 class Sent(NamedTuple):
-    """What became of tensors that were to be sent."""
+    """The result of coding tensors that are to be sent."""
 
     payload: Tensors
     """What travels."""
@@ -58,7 +58,7 @@ class Codec:
 
     @property
     def lossy(self) -> bool:
-        """Whether what arrives may differ from what was sent."""
+        """Return whether what arrives may differ from what was sent."""
         return self.precision != "float32"
 
     def send(self, tensors: Tensors, error: Tensors, key: str) -> Sent:
@@ -71,7 +71,7 @@ class Codec:
         return Sent(payload, read, arrays.subtract(wanted, read) if self.feedback else {})
 
     def pack(self, tensors: Tensors, key: str) -> Tensors:
-        """What goes over the wire in place of these tensors. `key` seeds what is left to chance.
+        """Return the arrays that go over the wire in place of these tensors. `key` seeds what is left to chance.
 
         The arrays of the result are `codes` (uint16 bfloat16, int8, or uint8 with two values each) and `scales` (uint16
         bfloat16, one per block), over all tensors in the order of their names. What is not finite stays so.
@@ -150,7 +150,7 @@ def _from_bfloat16(halves: NDArray[np.uint16]) -> Array:
 
 
 def _payload(arrays: dict[str, NDArray[Any]]) -> Tensors:
-    """For the wire, which carries arrays of any kind."""
+    """Return the same arrays, typed for the wire, which carries arrays of any kind."""
     return cast(Tensors, arrays)
 
 

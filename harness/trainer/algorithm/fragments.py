@@ -58,5 +58,5 @@ def _pack(sizes: Mapping[str, int], count: int) -> list[list[str]]:
 
 
 def offsets(count: int, sync_every: int) -> list[int]:
-    """Of H steps, after how many each fragment is due: spread evenly."""
+    """Return after how many of the H steps each fragment is due: spread evenly."""
     return [index * sync_every // count for index in range(count)]

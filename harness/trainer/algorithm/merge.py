@@ -83,8 +83,8 @@ def _direct(arrays: Sequence[Array], shares: Shares, norms: Iterable[float], int
 
 
 def _room(tensors: Tensors) -> Tensors:
-    """For as many values, in one piece: a system gives huge pages to a large one, and half of the time of a merge went
-    into small ones."""
+    """Return float32 arrays of the same names and shapes, uninitialized, in one piece: a system gives huge pages to a
+    large one, and half of the time of a merge went into small ones."""
     space = np.empty(sum(array.size for array in tensors.values()), np.float32)
     merged, begin = {}, 0
     for name, array in tensors.items():

@@ -10,7 +10,7 @@ from diloco_chaos.harness.base.tensors import Tensors
 
 
 class OuterStep(NamedTuple):
-    """What a step of the outer optimizer is made with."""
+    """The learning rate and the momentum with which the outer optimizer makes a step."""
 
     lr: float
     momentum: float

@@ -195,7 +195,7 @@ class TrainerConfig(TrainerSettings):
     @model_validator(mode="before")
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
-        """What a mode and the budget imply, where it is not given."""
+        """Return the given settings, and what the mode and the budget imply where it is not given."""
         if not isinstance(given, dict):
             return given
         budget = given.get("budget", cls.model_fields["budget"].default)
@@ -220,7 +220,7 @@ class TrainerConfig(TrainerSettings):
         return self
 
     def _misfits(self) -> Iterator[tuple[str, str]]:
-        """What does not go together: the key that it stands at, and a sentence."""
+        """Yield what does not go together: the key that it stands at, and a sentence."""
         for key, value in implied(self.mode, self.learners).items():
             if getattr(self, key) != value:
                 yield "mode", f"mode {self.mode} means {key} {value}: leave {key} out"
@@ -275,17 +275,19 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def exchange(self) -> Decoupled:
-        """When which fragments are exchanged, and who waits for that; not where gradients are averaged."""
+        """Return the rules for when which fragments are exchanged, and which learners wait for that; not where
+        gradients are averaged."""
         return _EXCHANGES[self.mode](self)
 
     @property
     def blocking(self) -> bool:
-        """Whether a learner waits for the merge of what it answered."""
+        """Return whether a learner waits for the merge of what it answered."""
         return self.mode in SYNCHRONOUS or self.exchange.blocking
 
     @property
     def averages_gradients(self) -> bool:
-        """Whether every step is one of the whole group, as in data parallelism: there are no fragments of one's own."""
+        """Return whether every step is one of the whole group, as in data parallelism: there are no fragments of one's
+        own."""
         return self.mode in SYNCHRONOUS
 
     def contributors_needed(self, live: int) -> int:
@@ -294,13 +296,14 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def merges_from_all(self) -> bool:
-        """Where K = M, or all are alike and the grace window is open for a whole step."""
+        """Return whether K = M, or all are alike and the grace window is open for a whole step; true where gradients
+        are averaged."""
         alike = not self.variance and len(set(self.speeds)) <= 1
         return self.averages_gradients or self.quorum == self.learners or (alike and self.grace * self.overlap >= 1)
 
     @property
     def waits_for_nobody(self) -> bool:
-        """Whether K < M and there is no grace window: a learner slower than the K-th is late in every round."""
+        """Return whether K < M and there is no grace window: a learner slower than the K-th is late in every round."""
         return not self.averages_gradients and self.quorum < self.learners and not self.grace * self.overlap
 
     @property
@@ -315,9 +318,9 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def coupling(self) -> Coupling:
-        """How far learners depend on each other. Somebody whose connection stands is missed at the first heartbeat
-        after the timeout, on average half of one later; data parallelism does half the interval of its checkpoints
-        again."""
+        """Return how far learners depend on each other. A learner whose connection stands is missed at the first
+        heartbeat after the timeout, on average half of one later; data parallelism does half the interval of its
+        checkpoints again."""
         unseen = self.heartbeat_timeout + self.heartbeat_s / 2
         if self.mode in SYNCHRONOUS:
             elastic = self.mode == "elastic_data_parallel"
@@ -328,8 +331,9 @@ class TrainerConfig(TrainerSettings):
         return Coupling(unseen_s=unseen)
 
     def checkpointed(self, losses: int) -> Self:
-        """With an interval by Young (1974) and Daly (2006): the square root of twice the cost of a checkpoint times the
-        mean time between failures. As often as snapshots are taken where nothing fails."""
+        """Return the same settings with a checkpoint interval by Young (1974) and Daly (2006): the square root of twice
+        the cost of a checkpoint times the mean time between failures. Where nothing fails, checkpoints are as often as
+        snapshots."""
         if not self.averages_gradients or self.checkpoint_every:
             return self
         if not self.nominal_s or not losses:
@@ -340,12 +344,12 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def checkpoint_steps(self) -> int:
-        """Of data parallelism."""
+        """Return the steps between two checkpoints of data parallelism; 0 in other modes."""
         return self.checkpoint_every if self.averages_gradients else 0
 
     @property
     def exchanges_fragments(self) -> bool:
-        """In all modes that don't average gradients."""
+        """Return whether fragments are exchanged: in all modes that don't average gradients."""
         return not self.averages_gradients
 
     @property
@@ -355,7 +359,8 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def steps_behind(self) -> int:
-        """By which a place on the global clock may differ from it. The trainer has a formula of its own."""
+        """Return the number of steps by which a place on the global clock may differ from it. The trainer has a formula
+        of its own."""
         return math.ceil(1 + 14 * self.variance ** 2)
 
     def merges_per_s(self, living: Collection[str]) -> float:
@@ -378,12 +383,13 @@ class TrainerConfig(TrainerSettings):
         return steps * self.step_time * (1 + self.variance) / speed if speed else math.inf
 
     def at_stake_s(self, learner: str) -> float:
-        """What it makes between two merges, and while one is under way."""
+        """Return the seconds of training that a learner does between two merges, and while one is under way; 0 where
+        gradients are averaged."""
         return 0.0 if self.averages_gradients else (self.sync_every + self.overlap) * self.step_time_of(learner)
 
     @property
     def begun_tokens(self) -> int:
-        """Of the warm start; the synchronous run makes it."""
+        """Return the tokens of the warm start; 0 for the synchronous run, which makes it."""
         return 0 if self.mode == "synchronous" else self.warm_tokens
 
     @property
@@ -393,27 +399,27 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def exchanges_with_all(self) -> bool:
-        """Whether fragments are exchanged, and every learner is waited for."""
+        """Return whether fragments are exchanged, and every learner is waited for."""
         return self.mode in BLOCKING
 
     @property
     def donates(self) -> bool:
-        """Whether learners bring others up to date."""
+        """Return whether learners bring others up to date."""
         return self.recovery == "peer" and self.mode not in SYNCHRONOUS
 
     @property
     def gradient_codec(self) -> Codec:
-        """How outer gradients travel, or gradients of single steps."""
+        """Return the codec in which outer gradients travel, or gradients of single steps."""
         return self._codec(self.gradients)
 
     @property
     def broadcast_codec(self) -> Codec:
-        """How what a merge has changed travels, or a mean gradient."""
+        """Return the codec in which what a merge has changed travels, or a mean gradient."""
         return self._codec(self.broadcasts)
 
     @property
     def gradient_shapes(self) -> dict[str, Shape]:
-        """Of a gradient of a single step."""
+        """Return the shape of a gradient of a single step, by its name: flat, one value for each of the model's."""
         return {GRADIENT: (sum(math.prod(shape) for shape in self.spec.shapes().values()),)}
 
     def _codec(self, precision: Precision) -> Codec:

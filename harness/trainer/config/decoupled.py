@@ -31,7 +31,8 @@ class Exchanged(Protocol):
 
 
 class Decoupled:
-    """When which fragments are exchanged, and who waits. Other modes that exchange fragments are changes to this."""
+    """The rules for when which fragments are exchanged, and which learners wait. Other modes that exchange fragments
+    are changes to this."""
 
     complete = False
     """Whether all learners must be there to go on, and to begin."""
@@ -46,7 +47,7 @@ class Decoupled:
 
     @property
     def blocking(self) -> bool:
-        """Whether a learner waits for the merge of what it answered: here only where there is no overlap."""
+        """Return whether a learner waits for the merge of what it answered: here only where there is no overlap."""
         return self._config.overlap == 0
 
     @property
@@ -61,5 +62,5 @@ class Decoupled:
 
     @property
     def offsets(self) -> list[int]:
-        """Of H steps, after how many each fragment is due."""
+        """Return after how many of the H steps each fragment is due."""
         return offsets(self._config.fragments, self._config.sync_every)

@@ -7,7 +7,7 @@ from diloco_chaos.harness.trainer.config.streaming import Streaming
 
 
 class DiLoCo(Streaming):
-    """All fragments at once, and nothing is trained meanwhile."""
+    """An exchange of all fragments at once, during which no learner trains."""
 
     @classmethod
     def implied(cls, learners: int) -> Settings:
@@ -16,10 +16,10 @@ class DiLoCo(Streaming):
 
     @property
     def most_rounds(self) -> int:
-        """All fragments."""
+        """Return the number of all fragments."""
         return self._config.fragments
 
     @property
     def offsets(self) -> list[int]:
-        """All at once, after H steps."""
+        """Return 0 for every fragment: all are due at once, after H steps."""
         return [0] * self._config.fragments

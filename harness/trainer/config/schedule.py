@@ -43,7 +43,8 @@ def steps_between_merges(config: TrainerConfig, tokens: int) -> float:
 
 
 def _share(config: TrainerConfig, tokens: int, steps: int) -> float:
-    """How much of so many steps of all learners is done, from the warm start's end on; 1 where there are none to do."""
+    """Return how much of so many steps of all learners is done, from 0 to 1, counted from the warm start's end; 1 where
+    there are none to do."""
     over = steps * config.tokens_of_all
     return min(1.0, max(0, tokens - config.warm_tokens) / over) if over else 1.0
 

@@ -76,7 +76,7 @@ class FragmentState:
 
     @cached_property
     def digest(self) -> str:
-        """Of the value. Nobody changes one: a merge makes another."""
+        """Return the digest of the value. A value never changes: a merge makes another."""
         return digest(self.value)
 
     @cached_property
@@ -86,7 +86,7 @@ class FragmentState:
         return blake2b(f"{digest(self.tensors())} {json.dumps(counts)}".encode(), digest_size=16).hexdigest()
 
     def already_merged(self, learner: str, incarnation: int, first_step: int) -> str:
-        """Why a contribution that begins at this step must be refused; empty where it may be merged."""
+        """Return why a contribution that begins at this step must be refused; empty where it may be merged."""
         newest, last = self.merged.get(learner, (-1, 0))
         if incarnation < newest:
             return "old incarnation"
@@ -94,7 +94,7 @@ class FragmentState:
 
     def objection(self, learner: str, incarnation: int, answer: OuterGradient, tensors: Tensors,
                   config: TrainerConfig) -> str:
-        """Why this answer can't be merged into this version; empty where it can."""
+        """Return why this answer can't be merged into this version; empty where it can."""
         if not same_shapes(tensors, self.value):
             return "wrong shapes"
         if not all_finite(tensors):
@@ -110,7 +110,7 @@ class FragmentState:
                 or self.out_of_reach(answer.base_version, config))
 
     def out_of_reach(self, base_version: int, config: TrainerConfig) -> str:
-        """Why nothing that begins from this version can be merged any more; empty where it can."""
+        """Return why nothing that begins from this version can be merged any more; empty where it can."""
         behind = self.version - base_version
         if behind > config.max_staleness:
             return "stale"
@@ -131,7 +131,7 @@ class FragmentState:
                              step)
 
     def working(self, fragment: int, answers: Iterable[FragmentContribution], after: FragmentState) -> Working:
-        """What the next version was made of, and what came of it."""
+        """Return what the next version was made of, and what came of it."""
         parts = {"value": self.value, "momentum": self.momentum, "error": self.error, "after/value": after.value,
                  "after/momentum": after.momentum, "after/error": after.error}
         for answer in answers:
@@ -234,7 +234,7 @@ class ProgressCounters:
         return max(self.tokens.get(learner, ()), default=-1)
 
     def meta(self) -> dict[str, Any]:
-        """For a file's metadata."""
+        """Return the counters for a file's metadata."""
         return {"step": self.step, "phase": self.phase, "positions": dict(self.positions), "heard": dict(self.heard),
                 "tokens": {name: dict(counts) for name, counts in self.tokens.items()}}
 
@@ -250,7 +250,7 @@ class ProgressCounters:
 
 
 def too_large(gradient: Tensors, value: Tensors) -> bool:
-    """Whether no training can have moved a fragment of this value so far."""
+    """Return whether no training can have moved a fragment of this value so far."""
     furthest = _FURTHEST * max(1.0, *(float(np.abs(array).max()) for array in value.values()))
     return any(float(np.abs(array).max()) > furthest for array in gradient.values())
 
@@ -262,7 +262,7 @@ def fragment_file(index: int) -> str:
 
 @dataclass
 class Restored:
-    """What a new syncer goes on from."""
+    """The state from which a new syncer goes on."""
 
     states: list[FragmentState]
     counters: ProgressCounters = field(default_factory=ProgressCounters)
@@ -275,7 +275,7 @@ class Restored:
 
 
 def restore(disk: Disk, table: list[Fragment], initial: Tensors, step: int) -> Restored:
-    """Every fragment's newest committed version, or its initial one, and the run's counts.
+    """Return every fragment's newest committed version, or its initial one, and the run's counts.
 
     `step` is the global step at which a run that has no committed state begins. Temporary files of a write that never
     ended are removed.

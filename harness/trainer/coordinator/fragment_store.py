@@ -45,7 +45,7 @@ class FragmentStore:
 
     @property
     def versions(self) -> list[int]:
-        """Of every fragment."""
+        """Return the version of every fragment."""
         return [state.version for state in self.states]
 
     def start(self) -> Iterable[Effect]:
@@ -71,7 +71,8 @@ class FragmentStore:
         return Commit(fragment_file(fragment), state.tensors(), self._meta(state))
 
     def part(self, number: int, keep: int) -> Save:
-        """All of it, as the syncer's part of a global checkpoint; those before `keep` may go."""
+        """Return an effect that saves all fragments as the syncer's part of a global checkpoint; those before `keep`
+        may go."""
         files = [Content(state.tensors() | state.older(), self._meta(state)) for state in self.states]
         return Save(number, *syncers(files), keep=keep)
 

@@ -35,7 +35,7 @@ class Recoveries:
         self._waiting: dict[str, _Waiting] = {}
 
     def __contains__(self, learner: str) -> bool:
-        """Whether this one waits for a donor."""
+        """Return whether this learner waits for a donor."""
         return learner in self._waiting
 
     def begin(self, peer: LearnerSession, versions: Sequence[int], now: float) -> Iterable[Effect]:
@@ -61,11 +61,12 @@ class Recoveries:
         self._waiting.pop(learner, None)
 
     def waiting_for(self, donor: str) -> list[LearnerSession]:
-        """Who does."""
+        """Return the learners that wait for this donor."""
         return [self._peers[name] for name, waiting in self._waiting.items() if waiting.donor == donor]
 
     def receiver(self, donor: LearnerSession, donation: Donation) -> LearnerSession | None:
-        """Whom a donation is for; None where nobody waits for it any more. It is as good for a newer process."""
+        """Return the learner that a donation is for; None where none waits for it any more. It is as good for a newer
+        process."""
         waiting = self._waiting.get(donation.learner)
         return self._peers.get(donation.learner) if waiting and waiting.donor == donor.name else None
 

@@ -29,5 +29,5 @@ def due(before: float, now: float, offsets: Sequence[int], sync_every: int) -> l
 
 
 def _turns(phase: float, offset: int, sync_every: int) -> float:
-    """How often a fragment with this offset has been due."""
+    """Return how often a fragment with this offset has been due."""
     return (phase - offset) // sync_every

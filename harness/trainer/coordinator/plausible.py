@@ -21,7 +21,7 @@ _UNDER_WAY = 2
 
 @dataclass(frozen=True)
 class LearnerOrigin:
-    """Where a learner was when its connection began."""
+    """The place where a learner was when its connection began."""
 
     at: float
     """Seconds since the run began."""
@@ -36,9 +36,9 @@ def most_steps(config: TrainerConfig, learner: str, seconds: float) -> int:
 
 
 def of_hello(hello: Hello, config: TrainerConfig, now: float, step: int, position: int) -> str:
-    """Why this can't be a learner's hello; empty where it can. `step`: the global one; `position`: batches that are
-    leased to it. When it was last heard of does not matter: that may have been somebody else in its name, while it was
-    cut off and trained on."""
+    """Return why this can't be a learner's hello; empty where it can. `step`: the global one; `position`: batches that
+    are leased to it. When it was last heard of does not matter: that may have been another process in its name, while
+    it was cut off and trained on."""
     most = most_steps(config, hello.node, now)  # whatever it did it did since the run began
     each = config.tokens_per_step_of(hello.node)
     if hello.step > step + most:
@@ -53,14 +53,14 @@ def of_hello(hello: Hello, config: TrainerConfig, now: float, step: int, positio
 
 
 def of_answer(answer: OuterGradient, learner: str, origin: LearnerOrigin, config: TrainerConfig, now: float) -> str:
-    """Why this can't be an answer of this learner, as far as time goes; empty where it can."""
+    """Return why this can't be an answer of this learner, as far as time goes; empty where it can."""
     most = origin.step + most_steps(config, learner, now - origin.at)
     return f"step {answer.last_step}: at most {most} are possible by now" if answer.last_step > most else ""
 
 
 def of_report(report: Report, learner: str, origin: LearnerOrigin, versions: Sequence[int], config: TrainerConfig,
               now: float) -> str:
-    """Why this can't be a report of this learner; empty where it can. `versions`: the committed ones."""
+    """Return why this can't be a report of this learner; empty where it can. `versions`: the committed ones."""
     each, most = config.tokens_per_step_of(learner), most_steps(config, learner, now - origin.at)
     if len(report.fragments) != len(versions):
         return "it is of another model"

@@ -60,7 +60,7 @@ class Round:
         self.grace = grace_window(gamma, tau, step_time, now - self.opened, sync_time)
 
     def may_merge(self, now: float) -> tuple[bool, str]:
-        """Whether to merge now, and why."""
+        """Return whether to merge now, and why."""
         if self.quorum_at is None:
             return False, "no quorum yet"
         if not self.outstanding:
@@ -122,6 +122,7 @@ def typical_step_time(peers: list[LearnerSession], nominal: float) -> float:
 
 
 def typical_sync_time(peers: Iterable[LearnerSession]) -> float:
-    """That of the median live learner, as a receiver; 0 before anybody has received anything."""
+    """Return the sync time of the median live learner, as a receiver, in seconds; 0 before any has received
+    something."""
     known = [peer.transit.sync_time for peer in peers if peer.live and peer.transit.sync_time is not None]
     return median(known) if known else 0.0

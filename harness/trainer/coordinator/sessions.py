@@ -33,7 +33,7 @@ class LearnerSessions(PeerSessions[P, Hello]):
 
     @abstractmethod
     def _clock(self, now: float) -> Clock:
-        """Where training stands."""
+        """Return where training stands."""
 
     def _standing(self, now: float) -> tuple[Message, Tensors]:
         return self._clock(now), {}

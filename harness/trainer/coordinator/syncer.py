@@ -95,7 +95,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         self._merged_from: set[str] = set()
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the syncer knows of the training, for people who ask."""
         return {"steady": self.steady, "finished": self.finished, "step": self.counters.step,
                 "processed": self.fragments.processed, "merged": round(self.fragments.merged), "budget": self._budget,
                 "versions": self.fragments.versions,
@@ -332,8 +332,8 @@ class Syncer(LearnerSessions[LearnerSession]):
             yield from self._ask(round_)
 
     def _starved(self, round_: Round) -> bool:
-        """Whether it waits for somebody who stands for another fragment, and has nothing to give of this one: then the
-        other must be merged first, or nobody ever goes on."""
+        """Return whether a round waits for learners that stand still for another fragment, and have nothing to give of
+        this one: then the other must be merged first, or no learner ever goes on."""
         if not self._blocking or round_.quorum_at is not None:
             return False
         giving = {peer.name for peer in self.peers.values() if peer.live and peer.c_steps[round_.fragment] >= 1}
@@ -343,7 +343,8 @@ class Syncer(LearnerSessions[LearnerSession]):
         self._waiting += [index for index in fragments if index not in self._waiting and index not in self._rounds]
 
     def _waited_for(self) -> list[int]:
-        """Where every live learner waits for a merge, what they wait for: a dead syncer forgot what was due."""
+        """Return the fragments that learners wait for, if every live one waits for a merge; else none: a dead syncer
+        forgot what was due."""
         waiting = [[index for index, steps in enumerate(peer.c_steps) if steps >= self._patience]
                    for peer in self.peers.values() if peer.live]
         return sorted({index for indices in waiting for index in indices}) if all(waiting) else []

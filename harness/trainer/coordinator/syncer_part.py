@@ -11,7 +11,7 @@ from diloco_chaos.harness.trainer.coordinator.fragment_state import fragment_fil
 
 
 def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
-    """What the syncer's files are to hold, in the order of their fragments, under one roof."""
+    """Return what the syncer's files are to hold, in the order of their fragments, under one roof."""
     tensors: Tensors = {}
     for index, file in enumerate(files):
         tensors |= add_prefix(f"{index}/", file.tensors)

@@ -18,7 +18,7 @@ _LONGER = 0.1
 
 
 class Transit:
-    """Of one learner's connection."""
+    """The measured times of one learner's connection."""
 
     def __init__(self) -> None:
         self._way: float | None = None

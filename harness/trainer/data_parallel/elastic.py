@@ -85,6 +85,6 @@ class ElasticDataParallel(Hub):
             yield Timer("regroup", closes)
 
     def _intact(self) -> dict[str, Member]:
-        """Those of the group that have what it has."""
+        """Return the group's members that have what the group has, by name."""
         return {name: member for name, member in self.peers.items()
                 if self.group.get(name) == member.incarnation and member.step == self.step and name not in self.damaged}

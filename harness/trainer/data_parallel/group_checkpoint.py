@@ -45,7 +45,7 @@ class GroupCheckpoint:
         return cls(step, step * config.tokens_of_all, begun(initial), {})
 
     def meta(self) -> dict[str, object]:
-        """All but the tensors."""
+        """Return all but the tensors."""
         return {"version": self.step, "tokens": self.tokens, "incarnations": self.incarnations}
 
     def commit(self) -> Commit:

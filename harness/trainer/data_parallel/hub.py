@@ -96,7 +96,7 @@ class Hub(LearnerSessions[Member]):
         self._up, self._down, self._shapes = config.gradient_codec, config.broadcast_codec, config.gradient_shapes
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the hub knows of the training, for people who ask."""
         return {"steady": self.steady, "finished": self.finished, "step": self.step, "processed": self.tokens,
                 "budget": self.config.budget_tokens, "training": self.training, "peers": sorted(self.group)}
 

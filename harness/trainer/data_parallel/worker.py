@@ -57,7 +57,7 @@ class DataParallelWorker:
         self._done = False
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the worker knows of the training, for people who ask."""
         return {"steady": self.steady, "finished": self._done, "step": self.step, "in_group": self._epoch is not None}
 
     def on_connected(self, now: float) -> Iterable[Effect]:
@@ -163,7 +163,8 @@ class DataParallelWorker:
         return Compute(self.step, 0.0)
 
     def _state(self, epoch: int) -> Send:
-        """What it has, or begins with as soon as it has computed what it still computes."""
+        """Return a message with the state that the worker has, or begins with as soon as it has computed what it still
+        computes."""
         state, step, tokens = self.replica.state(), self.step, self._tokens
         if self._next is not None:
             message, given = self._next

@@ -108,7 +108,7 @@ class Learner:
         self._resumed = False  # it goes on from a checkpoint, and nobody was told yet
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the learner knows of the training, for people who ask."""
         return {"steady": self.steady, "finished": self._done, "step": self.step, "tokens": self.tokens,
                 "versions": [held.version for held in self.held]}
 

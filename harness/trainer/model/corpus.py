@@ -171,7 +171,7 @@ class Corpus:
 
 
 def _others(starts: npt.NDArray[np.int64], reported: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """As many of the held-out windows, none of them reported on; the same for every seed."""
+    """Return other held-out windows, as many as are reported on, and none of those; the same for every seed."""
     rest = np.setdiff1d(starts, reported)
     if len(rest) < HELD_OUT_WINDOWS:
         raise CorpusError(f"of {len(starts)} held-out windows {HELD_OUT_WINDOWS} are reported on, which leaves "

@@ -19,7 +19,7 @@ def feed_forward(hidden: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> 
 
 def mixture(hidden: torch.Tensor, weight: Callable[[str], torch.Tensor], experts: int,
             top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the chosen experts make of each token, and this batch's load-balancing loss.
+    """Return what the chosen experts make of each token, and this batch's load-balancing loss.
 
     Args:
         hidden: [..., width].

@@ -28,7 +28,7 @@ class ModelSpec:
     loss_unit: ClassVar[str] = "nats per byte"
 
     def shapes(self) -> dict[str, Shape]:
-        """Every tensor's shape, by name, in the order of the forward pass."""
+        """Return every tensor's shape, by name, in the order of the forward pass."""
         width = self.width
         shapes: dict[str, Shape] = {"embed.token": (VOCABULARY, width), "embed.position": (self.context, width)}
         for index in range(self.blocks):

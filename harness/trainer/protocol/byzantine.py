@@ -47,7 +47,7 @@ class Rogue(ABC):
         """A frame came; what it says to that."""
 
     def hello(self) -> Hello:
-        """What it says first on every connection."""
+        """Return the message that it sends first on every connection."""
         return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
                      versions=[-1] * len(self._table), steps=[0] * len(self._table))
 

@@ -152,12 +152,12 @@ class Gradient(Message, frozen=True, kw_only=True):
 
     @property
     def round(self) -> int:
-        """As of `OuterGradient`: its step."""
+        """Return the gradient's step, in place of the round of an `OuterGradient`."""
         return self.step
 
     @property
     def fragment(self) -> int:
-        """As of `OuterGradient`: the whole model is one."""
+        """Return 0, in place of the fragment of an `OuterGradient`: the whole model is one."""
         return 0
 
 

@@ -36,7 +36,7 @@ def kept(value: Tensors, momentum: Tensors, cost: Tensors, counts: Sequence[obje
 
 @dataclass
 class Counts:
-    """What the syncer counts of a fragment."""
+    """The syncer's counts of a fragment."""
 
     tokens: int = 0
     """Merged so far."""
@@ -50,7 +50,7 @@ class Counts:
             self.last[part.learner] = [part.incarnation, part.last]
 
     def of(self, version: int) -> list[object]:
-        """As they are part of a version's digest."""
+        """Return the counts as they are part of a version's digest."""
         return [version, self.tokens, *sorted([name, *last] for name, last in self.last.items())]
 
 
@@ -60,8 +60,8 @@ def _head(name: str, shape: tuple[int, ...]) -> bytes:
 
 
 def fragments(sizes: Mapping[str, int], tables: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """Which tensors are exchanged together: the largest first, each into the fragment that is emptiest; tables have
-    fragments of their own, as many as their share of the model, and one at least."""
+    """Return which tensors are exchanged together: the largest first, each into the fragment that is emptiest; tables
+    have fragments of their own, as many as their share of the model, and one at least."""
     blocks = [name for name in sizes if name not in tables]
     if count == 1 or not blocks or not tables:
         return _packed(sizes, list(sizes), count)

@@ -16,7 +16,7 @@ _LARGEST = {"int8": 127, "int4": 7}
 
 @dataclass(frozen=True)
 class Rounding:
-    """How tensors travel."""
+    """The form in which tensors travel."""
 
     precision: str
     """`float32`, `bfloat16`, `int8` or `int4`."""
@@ -25,8 +25,8 @@ class Rounding:
     """What rounding has cost is added to what is sent next."""
 
     def sent(self, tensors: Tensors, cost: Tensors, key: str) -> tuple[Tensors, Tensors]:
-        """What is read of tensors, and what rounding has cost by now. `cost`: what it had cost before; empty: nothing.
-        `key`: what chance is drawn from."""
+        """Return what is read of tensors, and what rounding has cost by now. `cost`: what it had cost before; empty:
+        nothing. `key`: what chance is drawn from."""
         if self.precision == "float32":
             return tensors, {}
         wanted = {name: array + cost[name] for name, array in tensors.items()} if cost else tensors

@@ -24,19 +24,19 @@ _FLATTEST, _STEEPEST = 2.0, 40.0
 
 
 def initial(seed: int) -> Tensors:
-    """Every tensor's first value: standard normal."""
+    """Return every tensor's first value: standard normal."""
     chance = np.random.default_rng(seed)
     return {name: chance.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
 
 
 @lru_cache(maxsize=64)
 def _noise(seed: int, learner: int, count: int) -> NDArray[np.float32]:
-    """Of a learner's batches, (batches, values)."""
+    """Return the noise of a learner's batches, (batches, values)."""
     return np.random.default_rng((seed, 2, learner)).standard_normal((_BATCHES, count)).astype(np.float32)
 
 
 class Weights:
-    """What one learner trains: gradient descent on 1 + mean(c (x - o)^2) / 2 with noise of its own."""
+    """The weights that one learner trains: gradient descent on 1 + mean(c (x - o)^2) / 2 with noise of its own."""
 
     def __init__(self, seed: int, learner: int) -> None:
         """`learner`: counted from 0."""

@@ -45,7 +45,7 @@ _LIVED = Step, Skipped, Received, OuterGradient, Disconnected, Reset, Corrupted
 
 @dataclass
 class _Piece:
-    """What a learner has of one fragment."""
+    """The part of a learner's state that belongs to one fragment."""
 
     base: Tensors | None = None
     version: int = -1
@@ -77,7 +77,7 @@ class _Life:
         self.go_on()
 
     def go_on(self) -> None:
-        """To the next event."""
+        """Go on to the next event."""
         self.next = next(self.events, None)
 
 
@@ -201,7 +201,8 @@ class Recomputation:
     # -- merges --------------------------------------------------------------------------------------------------------
 
     def _merged(self, index: int, merge: Made, parts: Sequence[Part]) -> bool:
-        """Whether all that went into it is there, and the version before it."""
+        """Compute a version again if all that goes into it is there, and the version before it; return whether it
+        is."""
         newest = self._newest[index]
         if merge.version != newest + 1:
             return False
@@ -270,7 +271,7 @@ def _whose(event: Event | Made) -> str:
 
 
 def recomputed(rules: ReferenceRules, recorded: Recorded) -> Replay:
-    """Every version of every fragment, and every step, again."""
+    """Compute every version of every fragment, and every step, again."""
     steps = recorded.tape.series(Step).values()
     if any(None in series.plain(name) for series in steps for name in ("position", "lr")):
         return Replay(missing="some steps lack their position or learning rate")

@@ -42,7 +42,7 @@ _FLIPPED = 0.01
 
 @dataclass
 class _Version:
-    """What the log says of a fragment's newest version."""
+    """A fragment's newest version, as the log has it."""
 
     number: int
     digest: str
@@ -53,7 +53,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Made:
-    """What the log says of how a version was made."""
+    """The making of a version, as the log has it."""
 
     event: Merge | Versions
     fragment: int
@@ -63,7 +63,7 @@ class _Made:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the version's name for people."""
         return f"version {self.version.number} of fragment {self.fragment}"
 
 
@@ -305,6 +305,6 @@ def _largest(array: Array) -> float:
 
 
 def held_against(rules: ReferenceRules, recorded: Recorded, records: Iterable[Kept]) -> Replay:
-    """What was kept, computed again."""
+    """Compute again what was kept, and compare it with the log."""
     with np.errstate(all="ignore"):  # a folder may come from anybody, and say any number
         return _Again(rules, recorded, records).done()

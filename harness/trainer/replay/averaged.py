@@ -58,7 +58,7 @@ def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas:
 
 
 def _whose(merge: Merge, gradients: Mapping[str, Tensors]) -> str:
-    """Whose gradient is another one; nobody's where the mean alone was told otherwise."""
+    """Return text on every learner whose gradient is another one; empty where only the mean differs."""
     others = [f"{part.learner}.{part.incarnation}'s gradient was {part.digest}, is {again}; "
               for part in merge.contributions if (again := digest(gradients[part.learner])) != part.digest]
     return "".join(others)

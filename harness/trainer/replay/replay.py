@@ -110,7 +110,7 @@ class _Again:
         return self._result
 
     def _turn(self) -> bool:
-        """Whether anything could go on."""
+        """Do again whatever can go on, and return whether anything could."""
         went = False
         for life in self._lives.values():
             while not self._differences and life.events and self._can(life.events[0]):
@@ -186,7 +186,7 @@ class _Again:
     # -- merges ------------------------------------------------------------------------------------------------------
 
     def _merge(self, fragment: int, merge: Made) -> bool:
-        """Whether all that went into it is there."""
+        """Do a merge again if all that goes into it is there; return whether it is."""
         answers: list[FragmentContribution] = []
         parts: list[Part] = list(merge.contributions)
         for part in parts:

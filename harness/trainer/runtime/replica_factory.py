@@ -31,8 +31,9 @@ def corpus_for(config: TrainerConfig, folder: Path, undo_log: UndoLog | None = N
 
 def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, threads: int = 1,
              held_out: HeldOut = "reported") -> MakeReplica:
-    """How replicas are made; imports torch where the model needs it, and lets it use so many threads. `initial`: the
-    run's start, of which AdamW's moments may be part. `held_out`: the windows that losses are measured on."""
+    """Return a function that makes replicas; import torch where the model needs it, and let it use so many threads.
+    `initial`: the run's start, of which AdamW's moments may be part. `held_out`: the windows that losses are measured
+    on."""
     if isinstance(config.spec, QuadraticSpec):
         spec = config.spec
         return lambda index: Quadratic(spec, initial, config.seed, index)
@@ -48,7 +49,7 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
 
 
 def evaluator(model: Replica) -> Callable[[Tensors], float]:
-    """What gives the held-out loss of weights, by a replica that is used for nothing else."""
+    """Return a function that gives the held-out loss of weights, by a replica that is used for nothing else."""
     def loss(tensors: Tensors) -> float:
         model.write(weights(tensors))
         return model.held_out_loss()

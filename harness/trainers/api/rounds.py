@@ -37,7 +37,7 @@ _NONE = -1
 
 
 class Part(NamedTuple):
-    """What a learner gave to a round: one inner step."""
+    """A learner's part of a round: one inner step."""
 
     learner: str
     incarnation: int
@@ -74,7 +74,7 @@ def merged(version: int, digest: str, processed: int, opened: float, closed: flo
 
 
 class Contribution(Message, frozen=True, kw_only=True):
-    """What a learner's step for a round came to; its payload. A sign of life, too."""
+    """The result of a learner's step for a round; its payload. A sign of life, too."""
 
     round: int
     number: Count
@@ -82,7 +82,7 @@ class Contribution(Message, frozen=True, kw_only=True):
 
 
 class State(Message, frozen=True, kw_only=True):
-    """What everybody goes on from, as the payload: a new round where it is one. It is answered."""
+    """The state from which all go on, as the payload: a new round where it is one. It is answered."""
 
     round: Count
     steady: bool
@@ -97,7 +97,7 @@ class RoundTrainer(Trainer):
 
     @abstractmethod
     def initial(self) -> Tensors:
-        """What the first round begins from."""
+        """Return the values from which the first round begins."""
 
     @abstractmethod
     def step(self, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
@@ -105,7 +105,8 @@ class RoundTrainer(Trainer):
 
     @abstractmethod
     def merge(self, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
-        """What all go on from: of the round's state, and its members' contributions by their names, in order."""
+        """Return the values from which all go on: of the round's state, and its members' contributions by their names,
+        in order."""
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is no data but what `step` makes of its arguments."""
@@ -162,7 +163,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
         self._opened = 0.0
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the coordinator knows of the training, for people who ask."""
         return {"steady": self.steady, "finished": self.finished, "round": self._round, "processed": self._tokens,
                 "learners": sorted(self.peers)}
 
@@ -259,7 +260,7 @@ class RoundWorker:
         self._pace = Metronome(settings.step_time_of(name), settings.variance, f"{settings.seed}/{name}/{incarnation}")
 
     def status(self) -> dict[str, object]:
-        """For people who ask."""
+        """Return what the worker knows of the training, for people who ask."""
         return {"steady": self.steady, "steps": self._number}
 
     def on_connected(self, now: float) -> Iterable[Effect]:

@@ -31,7 +31,7 @@ class KnownPeer(Protocol):
 
     @property
     def incarnation(self) -> int:
-        """Of its process."""
+        """Return the incarnation of the peer's process."""
 
     @property
     def connection(self) -> int | None:
@@ -104,15 +104,15 @@ class PeerSessions(ABC, Generic[P, H]):
 
     @abstractmethod
     def _standing(self, now: float) -> tuple[Message, Tensors]:
-        """Where training stands."""
+        """Return the message that says where training stands, and its payload."""
 
     @abstractmethod
     def _end(self) -> tuple[Message, Tensors]:
-        """That it is over."""
+        """Return the message that training is over, and its payload."""
 
     def _turn_away(self, connection: int, hello: H, newest: int, ours: bool = True) -> list[Effect]:
-        """How somebody is refused who is no learner of this run, or whose successor is known (`newest`); empty: it is
-        welcome. `ours`: its model is this run's."""
+        """Return how a node is refused that is no learner of this run, or whose successor is known (`newest`); empty:
+        it is welcome. `ours`: its model is this run's."""
         if hello.node not in self._names or not ours:
             return [Close(connection, f"{hello.node} is not a learner of this run")]
         if hello.incarnation < newest:

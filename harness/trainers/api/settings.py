@@ -35,7 +35,7 @@ class Misfit:
 
 
 class MisfitError(ValueError):
-    """What a validator of whole settings raises, with all that is wrong: each is told at its own key."""
+    """The error that a validator of whole settings raises, with all that is wrong: each is reported at its own key."""
 
     def __init__(self, *misfits: Misfit) -> None:
         super().__init__("\n".join(misfit.message for misfit in misfits))
@@ -72,7 +72,8 @@ class WholeModel:
 
 @dataclass(frozen=True)
 class FragmentRules:
-    """What a trainer that exchanges fragments promises of every merge, and the checks of the protocol hold it to."""
+    """The promises that a trainer makes of every merge if it exchanges fragments; the checks of the protocol hold it to
+    them."""
 
     quorum: int
     """K, distinct learners at least."""
@@ -98,7 +99,7 @@ class FragmentRules:
 
 @dataclass(frozen=True)
 class Coupling:
-    """How far learners depend on each other: what a fault of one costs the others."""
+    """The degree to which learners depend on each other: what a fault of one costs the others."""
 
     waits: Literal["nobody", "all", "group"] = "nobody"
     """`all`: nobody goes on while anybody is gone. `group`: those who are left go on once they have formed a new one.
@@ -156,7 +157,7 @@ class TrainerSettings(BaseModel):
 
     @property
     def all_nodes(self) -> list[str]:
-        """Every node, in the order of starting: here, a coordinator and the learners."""
+        """Return every node, in the order of starting: here, a coordinator and the learners."""
         return [COORDINATOR, *self.names]
 
     @property
@@ -172,7 +173,7 @@ class TrainerSettings(BaseModel):
     # -- pace ----------------------------------------------------------------------------------------------------------
 
     def speed_of(self, learner: str) -> float:
-        """How many times as quick as its pace this learner is."""
+        """Return how many times as quick as its pace this learner is."""
         return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
 
     def step_time_of(self, learner: str) -> float:
@@ -184,14 +185,15 @@ class TrainerSettings(BaseModel):
         return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
 
     def merging_speed(self, living: Collection[str]) -> float:
-        """How quick merges are while these learners live, as a share of nominal: as the last of those whom a merge
-        needs; 0 where they are too few."""
+        """Return how quick merges are while these learners live, as a share of nominal: as the last of those that a
+        merge needs; 0 where they are too few."""
         speeds = sorted(map(self.speed_of, living), reverse=True)
         needed = self.contributors_needed(len(speeds))
         return speeds[needed - 1] if 0 < needed <= len(speeds) else 0.0
 
     def merges_per_s(self, living: Collection[str]) -> float:
-        """How many merges in a second their pace makes, while these learners live; infinite where no pace says it."""
+        """Return how many merges in a second their pace makes, while these learners live; infinite where no pace says
+        it."""
         return math.inf
 
     @property
@@ -220,12 +222,12 @@ class TrainerSettings(BaseModel):
 
     @property
     def merges_from_all(self) -> bool:
-        """Whether every merge has everybody's work while nobody is hit."""
+        """Return whether every merge has every learner's work while no fault hits one."""
         return True
 
     @property
     def waits_for_nobody(self) -> bool:
-        """Whether a learner as quick as the others may be late in every round."""
+        """Return whether a learner as quick as the others may be late in every round."""
         return False
 
     @property
@@ -235,17 +237,17 @@ class TrainerSettings(BaseModel):
 
     @property
     def coupling(self) -> Coupling:
-        """How far learners depend on each other."""
+        """Return how far learners depend on each other."""
         return Coupling("all")
 
     @property
     def blocking(self) -> bool:
-        """Whether learners stand while they wait for others, so that their pace is not theirs alone."""
+        """Return whether learners stand while they wait for others, so that their pace is not theirs alone."""
         return self.coupling.waits != "nobody"
 
     @property
     def exchanges_fragments(self) -> bool:
-        """Whether the model travels in pieces; else every merge is one of the whole."""
+        """Return whether the model travels in pieces; else every merge is one of the whole."""
         return False
 
     @property
@@ -269,7 +271,7 @@ class TrainerSettings(BaseModel):
 
     @property
     def donates(self) -> bool:
-        """Whether learners bring others up to date."""
+        """Return whether learners bring others up to date."""
         return False
 
     def tokens_per_step_of(self, learner: str) -> int:
@@ -283,7 +285,7 @@ class TrainerSettings(BaseModel):
 
     @property
     def begun_tokens(self) -> int:
-        """Of these, those that were processed before the run began."""
+        """Return how many of the `budget_tokens` were processed before the run began."""
         return 0
 
     @property

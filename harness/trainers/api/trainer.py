@@ -52,7 +52,7 @@ class TrainerError(UserError):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run reads beside its settings."""
+    """The input that a run reads beside its settings."""
 
     file: Path | None = None
     """The data that is trained on; None: there is none."""
@@ -86,13 +86,13 @@ class Workload(ABC):
         raise TrainerError("this trainer makes no global checkpoints")
 
     def evaluator(self) -> Callable[[Tensors], float]:
-        """What gives the held-out loss of a snapshot."""
+        """Return a function that gives the held-out loss of a snapshot."""
         raise TrainerError("this trainer writes no snapshots")
 
 
 @dataclass
 class Replay:
-    """How far a run could be done again from its event log, and whether all was the same."""
+    """The result of doing a run again from its event log: how far that could be done, and whether all was the same."""
 
     versions: int = 0
     steps: int = 0
@@ -105,14 +105,14 @@ class Replay:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a replay first parts from what was recorded."""
+    """The place where a replay first parts from what was recorded."""
 
     t: float
     what: str | Line
 
     @property
     def words(self) -> str:
-        """As text, with moments in seconds since the run began."""
+        """Return the difference as text, with moments in seconds since the run began."""
         return text(self.what)
 
 
@@ -146,7 +146,7 @@ class Recorded(Protocol):
 
     @property
     def tape(self) -> Tape:
-        """All events."""
+        """Return all events."""
         ...
 
     @property
@@ -156,7 +156,7 @@ class Recorded(Protocol):
 
     @property
     def workings(self) -> Iterable[Kept] | None:
-        """What nodes computed with; None: nothing was to be kept."""
+        """Return what nodes computed with; None: nothing was to be kept."""
         ...
 
 
@@ -193,12 +193,12 @@ class Trainer(ABC):
 
     @property
     def algorithm(self) -> str:
-        """What reports call it, beside the trainer's name; empty: nothing."""
+        """Return what reports call it, beside the trainer's name; empty: nothing."""
         return ""
 
     def lacking(self, *, containers: bool = False) -> str:
-        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
-        it can."""
+        """Return what must be there before this can be trained, on this machine or in containers, as a sentence; empty
+        where it can."""
         return ""
 
     @property
@@ -219,7 +219,7 @@ class Trainer(ABC):
 
     @property
     def evidence(self) -> frozenset[Evidence]:
-        """What the event log tells."""
+        """Return the kinds of evidence that the event log has."""
         whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
         return whole | {"fragments"} if self.settings.exchanges_fragments else whole
 
@@ -243,7 +243,7 @@ class Trainer(ABC):
         return Prepared()
 
     def reads(self) -> tuple[str, ...]:
-        """What decides which file `prepare` finds: for equal ones it is asked once."""
+        """Return what decides which file `prepare` finds: for equal ones it is asked once."""
         return ()
 
     def initial(self) -> Tensors:
@@ -251,7 +251,7 @@ class Trainer(ABC):
         return {}
 
     def stored_bytes(self) -> int:
-        """What the coordinator's files take, at the most."""
+        """Return the bytes that the coordinator's files take, at the most."""
         return 1 << 20
 
     def cheapest(self) -> TrainerSettings:
@@ -279,8 +279,8 @@ class Trainer(ABC):
         return {}
 
     def witness(self, run: Path, epoch: float) -> Witness | None:
-        """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
-        do."""
+        """Return the writer of the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None:
+        its nodes write it."""
         return None
 
     @property
@@ -289,7 +289,7 @@ class Trainer(ABC):
         return [COORDINATOR]
 
     def process_names(self, node: str) -> Sequence[str]:
-        """What the processes that a node starts are called, without their numbers."""
+        """Return what the processes that a node starts are called, without their numbers."""
         return ()
 
     def may_end_with(self, node: str) -> Sequence[int]:
@@ -302,8 +302,8 @@ class Trainer(ABC):
         return self.settings.all_nodes
 
     def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
-        """What a run would find in a node's log that was last written then, and what is wrong with it. `node`: whose it
-        is, or a kind of nodes; empty: anybody's.
+        """Return what a run would find in a node's log that was last written then, and what is wrong with it. `node`:
+        whose it is, or a kind of nodes; empty: any node's.
 
         Raises:
             TrainerError: its nodes' logs are not read, or nothing is known of this one's.
@@ -317,8 +317,8 @@ class Trainer(ABC):
         return ()
 
     def commands(self) -> Mapping[str, str]:
-        """What stands in the settings and is executed, for people to read before they allow it: a name -> a command
-        line. A trainer whose code is all that runs has none."""
+        """Return what stands in the settings and is executed, for people to read before they allow it: a name -> a
+        command line. A trainer whose code is all that runs has none."""
         return {}
 
     def idle(self) -> list[str]:
@@ -326,11 +326,11 @@ class Trainer(ABC):
         return []
 
     def events(self, role: Role) -> frozenset[str]:
-        """What a node of this role may record between the steady state and the end."""
+        """Return the events that a node of this role may record between the steady state and the end."""
         return ROUND_EVENTS[role]
 
     def most(self, event: str) -> int | None:
-        """How often a node can record an event, even if all others are dead; None: nobody knows."""
+        """Return how often a node can record an event, even if all others are dead; None: that is not known."""
         steps = self.settings.budget * self.settings.learners
         return steps if event in ("step", "merge", "upload") else None
 
@@ -343,18 +343,19 @@ class Trainer(ABC):
         return ()
 
     def absent(self, name: str) -> str:
-        """Why there is no event, or no failpoint, of this name with these settings, as the end of a sentence; empty
-        where there never is."""
+        """Return why there is no event, or no failpoint, of this name with these settings, as the end of a sentence;
+        empty where there never is."""
         return ""
 
     def refusal(self, kind: str, part: str = "") -> str:
-        """Why a fault that uses the trainer's own protocol or memory makes no sense here; empty where it does."""
+        """Return why a fault that uses the trainer's own protocol or memory makes no sense here; empty where it
+        does."""
         if kind in ("poison", "lie", "corrupt_memory"):
             return f"{kind}: trainer {self.name} does not know it"
         return ""
 
     def fragment_rules(self) -> FragmentRules | None:
-        """What is promised of fragments, where these settings exchange some."""
+        """Return what is promised of fragments, where these settings exchange some."""
         return None
 
     # -- what it is held against ---------------------------------------------------------------------------------------
@@ -386,7 +387,7 @@ class Trainer(ABC):
 
     @property
     def baseline_name(self) -> str:
-        """What `loss_parity: {against_baseline}` is against, for people."""
+        """Return what `loss_parity: {against_baseline}` is against, for people."""
         return "fault-free"
 
     @property
@@ -396,7 +397,7 @@ class Trainer(ABC):
 
     @property
     def loss_unit(self) -> str:
-        """Of the held-out loss."""
+        """Return the unit of the held-out loss."""
         return ""
 
     @property
@@ -412,7 +413,8 @@ class Trainer(ABC):
         return ()
 
     def unfinished(self, processed: int) -> str:
-        """Why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it is."""
+        """Return why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it
+        is."""
         return ""
 
     baselines_are_kept: ClassVar[bool] = True
@@ -437,7 +439,7 @@ class Trainer(ABC):
         raise TrainerError(f"trainer {self.name} can't be replayed")
 
     def needs_workings(self) -> bool:
-        """Whether `recomputed` needs what nodes computed with, beside the event log."""
+        """Return whether `recomputed` needs what nodes computed with, beside the event log."""
         return False
 
     def recomputed(self, recorded: Recorded) -> Replay | None:

@@ -61,11 +61,11 @@ class Commands(Trainer):
         return [name for kind, spec in self.settings.nodes.items() if spec.state for name in spec.names(kind)]
 
     def process_names(self, node: str) -> Sequence[str]:
-        """As its kind says."""
+        """Return the names that the node's kind states."""
         return list(spec.processes) if (spec := self.settings.kind_of(node)) else ()
 
     def may_end_with(self, node: str) -> Sequence[int]:
-        """As its kind says."""
+        """Return the exit statuses that the node's kind allows."""
         return spec.exits if (spec := self.settings.kind_of(node)) else ()
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
@@ -73,7 +73,7 @@ class Commands(Trainer):
         raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")
 
     def programs(self) -> Mapping[str, Program]:
-        """All its nodes."""
+        """Return the programs of all its nodes."""
         return self.settings.programs
 
     def witness(self, run: Path, epoch: float) -> Witness | None:
@@ -90,11 +90,11 @@ class Commands(Trainer):
         return lint(lines, [source.reader for source in sources], written)
 
     def commands(self) -> Mapping[str, str]:
-        """Those of all nodes, and of the baseline."""
+        """Return the command lines of all nodes, and of the baseline."""
         return self.settings.commands
 
     def objections(self) -> Iterable[tuple[Any, ...]]:
-        """What can't work."""
+        """Yield what can't work."""
         for key in _OURS:
             if key in self.settings.model_fields_set and key not in ("learners", "joining", "seed"):
                 yield key, f"{key}: commands have no such setting: it is whatever they do"
@@ -112,7 +112,7 @@ class Commands(Trainer):
 
     @property
     def last_snapshot(self) -> int:
-        """Of the curve of losses, if there is one."""
+        """Return the number of the last point of the curve of losses, if there is one; else 0."""
         return POINTS if self.settings.tells_losses else 0
 
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
@@ -129,7 +129,7 @@ class Commands(Trainer):
         return frozenset({"step", "start"}) if role == "learner" else frozenset({"hello", "lost", "merge", "steady"})
 
     def most(self, event: str) -> int | None:
-        """As many rounds as are wanted."""
+        """Return as many rounds as are wanted."""
         return self.settings.rounds * len(self.settings.names) or None if event == "step" else None
 
     def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
@@ -137,7 +137,8 @@ class Commands(Trainer):
         return {"step": OFTEN}
 
     def refusal(self, kind: str, part: str = "") -> str:
-        """What needs the trainer's own protocol, memory or files."""
+        """Return why a fault makes no sense that needs the trainer's own protocol, memory or files; empty where it
+        does."""
         if kind in _OF_STATE and not self.keepers:
             return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
         return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""

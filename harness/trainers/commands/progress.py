@@ -26,16 +26,16 @@ class Hold:
 
 
 class Reader(Protocol):
-    """What understands a line."""
+    """A reader of a log that understands its lines."""
 
     def read(self, line: str) -> RoundReport | Hold | str | None:
-        """What a line tells; a sentence where its numbers are none; None: it is about something else."""
+        """Return what a line reports; a sentence where its numbers are none; None: it is about something else."""
         ...
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where some nodes tell of their rounds."""
+    """The place where some nodes report their rounds."""
 
     nodes: frozenset[str]
     file: str

@@ -106,12 +106,12 @@ class Rounds:
             yield from self._close(t)
 
     def _complete(self) -> bool:
-        """Whether every live worker has reported the open round."""
+        """Return whether every live worker has reported the open round."""
         alive = {name for name, worker in self._workers.items() if worker.alive}
         return self._open is not None and alive <= {part.learner for part in self._open.parts}
 
     def _all_there(self) -> bool:
-        """Whether every worker that lives has come to the target."""
+        """Return whether every worker that lives has come to the target."""
         return all((worker.last or 0) >= self._target for worker in self._workers.values() if worker.alive)
 
     def _close(self, t: float) -> Iterator[Event]:

@@ -83,7 +83,7 @@ class _Part(BaseModel):
 
 
 class ReadyWhen(_Part):
-    """When a node counts as started."""
+    """The conditions under which a node counts as started."""
 
     port: bool = False
     """As soon as its port takes connections."""
@@ -104,7 +104,7 @@ class ServiceOf(_Part):
 
 
 class InContainer(_Part):
-    """What a command's container is made of, with `--on compose`."""
+    """The parts of which a command's container is made, with `--on compose`."""
 
     image: str = ""
     """The container's image."""
@@ -165,12 +165,12 @@ class NodeKind(InContainer):
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
     def names(self, kind: str) -> list[str]:
-        """Of the nodes of this kind."""
+        """Return the names of the nodes of this kind."""
         return [kind] if self.count is None else [f"{kind}-{number}" for number in range(1, self.count + 1)]
 
 
 class ToldBy(_Part):
-    """How rounds are known."""
+    """The way in which rounds are known."""
 
     log: Annotated[str, AfterValidator(_expression)] | None = None
     r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
@@ -194,11 +194,11 @@ class ToldBy(_Part):
 
     @property
     def tells_loss(self) -> bool:
-        """Whether there may be one."""
+        """Return whether there may be a loss."""
         return self.log is None or "loss" in compiled(self.log).groupindex
 
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
-        """Where these nodes tell of their rounds."""
+        """Return the place where these nodes report their rounds."""
         if self.log is not None:
             return Source(nodes, LOG, Expression(compiled(self.log)))
         if self.metrics is not None:
@@ -208,7 +208,7 @@ class ToldBy(_Part):
 
 
 class ProgressOf(ToldBy):
-    """Where rounds are read from."""
+    """The place where rounds are read from."""
 
     node: str
     """A kind of nodes, or one."""
@@ -300,7 +300,7 @@ class CommandSettings(SimpleSettings):
 
     @property
     def link_names(self) -> list[str]:
-        """Of every node that names another."""
+        """Return the names of the links of every node that names another."""
         try:
             return [link for node in self.all_nodes for link in self.links(node)]
         except PlaceholderError:
@@ -386,7 +386,7 @@ class CommandSettings(SimpleSettings):
 
     @property
     def budget_tokens(self) -> int:
-        """Where nobody counts tokens, rounds."""
+        """Return the rounds, as no node counts tokens."""
         return self.rounds
 
     def contributors_needed(self, live: int) -> int:
@@ -395,7 +395,7 @@ class CommandSettings(SimpleSettings):
 
     @property
     def tells_losses(self) -> bool:
-        """Whether there will be a curve of losses."""
+        """Return whether there will be a curve of losses."""
         return bool(self.rounds) and any(entry.tells_loss for entry in self.progress)
 
     def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:

@@ -42,8 +42,8 @@ class Timer(NamedTuple):
 
 
 class Working(NamedTuple):
-    """What something that is on the tape was computed from: kept, as far as there is room, for whoever computes it
-    again."""
+    """The values from which something on the tape was computed: kept, as far as there is room, so that it can be
+    computed again."""
 
     of: str
     """The event."""

@@ -25,7 +25,7 @@ _BITS = 32
 
 @dataclass(frozen=True)
 class Corruption:
-    """What becomes of a learner's memory; the same seed gives the same values and bits."""
+    """The change that a fault makes to a learner's memory; the same seed gives the same values and bits."""
 
     fault: str
     """The fault's id."""
@@ -37,7 +37,7 @@ class Corruption:
 
     @classmethod
     def of(cls, event: Corrupted) -> Corruption:
-        """What a learner recorded that it did."""
+        """Return the corruption that a learner recorded that it did."""
         return cls(event.fault, event.part, event.content, event.values, event.seed)
 
     def apply(self, memory: NDArray[np.float32]) -> None:

@@ -16,7 +16,7 @@ class Metronome:
         self._at: float | None = None  # when the step under way should have begun
 
     def next(self, now: float) -> float:
-        """When the next step begins, never before now."""
+        """Return when the next step begins, never before now."""
         takes = self._step_time * (1 + self._variance * self._chance.uniform(-1, 1) if self._variance else 1)
         planned = now if self._at is None else self._at + takes
         if now - planned > self._step_time:

@@ -63,7 +63,7 @@ class PlaceholderError(ValueError):
 
 @dataclass(frozen=True)
 class ReadyCheck:
-    """When a node counts as started."""
+    """The conditions under which a node counts as started."""
 
     port: bool = False
     """As soon as its port takes connections."""
@@ -77,7 +77,7 @@ class ReadyCheck:
 
 @dataclass(frozen=True)
 class Service:
-    """What a compose file states about a service."""
+    """The place where a compose file states a service."""
 
     file: str
     name: str
@@ -85,7 +85,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Started:
-    """What a process of a command is started with, everything in its place."""
+    """The command, environment and folder with which a process of a command is started, everything in its place."""
 
     argv: list[str]
     env: dict[str, str]
@@ -130,18 +130,18 @@ class Program:
 
     @property
     def waits_for(self) -> str:
-        """What is waited for when it is started, in words; empty: nothing."""
+        """Return what is waited for when it is started, in words; empty: nothing."""
         waits = [f"a line that matches {self.ready.log!r}" if self.ready.log else "",
                  f"an answer of {self.ready.url}" if self.ready.url else "",
                  "a connection at its port" if self.ready.port else ""]
         return " and ".join(filter(None, waits))
 
     def own(self, run: str, name: str) -> dict[str, str]:
-        """What `{run}`, `{name}` and `{index}` stand for, whichever process it is."""
+        """Return what `{run}`, `{name}` and `{index}` stand for, whichever process it is."""
         return {"run": run, "name": name, "index": str(self.index)}
 
     def started(self, own: Mapping[str, str], addresses: Mapping[str, str], failpoints: Iterable[str]) -> Started:
-        """As a process of it.
+        """Return what a process of this program is started with.
 
         Args:
             own: what every word of `OWN` stands for.
@@ -163,13 +163,13 @@ class Program:
 
 
 def search_path(path: str) -> str:
-    """Where a command's program is looked for: on this PATH, and then beside the interpreter, so that what is installed
-    with the harness is found where nobody activated its environment."""
+    """Return where a command's program is looked for: on this PATH, and then beside the interpreter, so that what is
+    installed with the harness is found where its environment was not activated."""
     return os.pathsep.join(filter(None, [path, os.path.dirname(sys.executable)]))
 
 
 def taken(port: int) -> str:
-    """Why nobody can listen at this port of the loopback address, and what to do; empty: it can be had."""
+    """Return why no process can listen at this port of the loopback address, and what to do; empty: it can be had."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -189,7 +189,7 @@ NO_COMPILER = "peers: caught needs a C compiler, and there is none: install gcc 
 
 
 def link_name(node: str, to: str) -> str:
-    """Of the link from one node to another."""
+    """Return the name of the link from one node to another."""
     return f"{node}.{to}"
 
 

@@ -24,16 +24,16 @@ ROUNDS = "rounds"
 
 
 class Core(Protocol):
-    """What every core has."""
+    """The interface that every core has."""
 
     @property
     def messages(self) -> Vocabulary:
-        """What it understands."""
+        """Return the messages that it understands."""
         ...
 
     @property
     def steady(self) -> bool:
-        """Whether it knows that the steady state was reached: failpoints are counted from there."""
+        """Return whether it knows that the steady state was reached: failpoints are counted from there."""
         ...
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
@@ -45,7 +45,7 @@ class Core(Protocol):
         ...
 
     def status(self) -> Mapping[str, Any]:
-        """What it knows of the training, for people who ask."""
+        """Return what it knows of the training, for people who ask."""
         ...
 
 

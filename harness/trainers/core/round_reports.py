@@ -19,7 +19,7 @@ class RoundReport(NamedTuple):
 
 
 class Lint(NamedTuple):
-    """What is found in a log, and what is wrong with it."""
+    """The reports that were found in a log, and what is wrong with it."""
 
     reports: Sequence[RoundReport]
     lines: int

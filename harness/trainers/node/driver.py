@@ -48,7 +48,7 @@ connect."""
 
 
 class Driver:
-    """What the drivers of all roles share. Subclasses know about connections and computing."""
+    """The part that the drivers of all roles share. Subclasses know about connections and computing."""
 
     def __init__(self, core: Core, tape: TapeWriter, epoch: float, run: Path, failpoints: Failpoints,
                  workings: Workings | None = None) -> None:
@@ -66,7 +66,7 @@ class Driver:
         raise NotImplementedError
 
     def status(self) -> Mapping[str, Any]:
-        """Whether the node is well, and what it knows."""
+        """Return whether the node is well, and what it knows."""
         return {"healthy": time.monotonic() - self._busy < _UNWELL_S, **self._core.status()}
 
     def now(self) -> float:
@@ -171,11 +171,11 @@ class Driver:
     # -- what subclasses add --------------------------------------------------------------------------------------
 
     def frame(self, message: Message, tensors: Tensors | None = None) -> bytes:
-        """What goes over the wire."""
+        """Return the bytes that go over the wire."""
         return encode(message, tensors)
 
     def writer(self, send: Send) -> asyncio.StreamWriter | None:
-        """Where a message goes; None: nowhere, it is dropped."""
+        """Return where a message goes; None: nowhere, it is dropped."""
         raise NotImplementedError
 
     def close(self, effect: Close) -> None:

@@ -42,7 +42,8 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
 
 
 def point(loss: Callable[[Tensors], float], tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a snapshot: its counts and time, as its metadata have them, and the loss of a model with these weights."""
+    """Return a snapshot's point of the loss curve: its counts and time, as its metadata have them, and the loss of a
+    model with these weights."""
     return {"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
             "t": round(meta["t"], 3), "loss": round(loss(tensors), 5)}
 

@@ -142,7 +142,7 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 
 
 def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:
-    """What this very process was at the checkpoint that the run goes on from."""
+    """Return what this very process was at the checkpoint that the run goes on from."""
     part = global_checkpoint.part_of(options.run, settings.checkpoint, options.name) if settings.checkpoint else None
     return global_checkpoint.own(part, options.incarnation)
 
@@ -169,7 +169,7 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
 
 
 def _failpoints(options: argparse.Namespace, part: Content | None) -> Failpoints:
-    """Those that are asked for, counted on from where the node's processes before this one came to."""
+    """Return the failpoints that are asked for, counted on from where the node's processes before this one came to."""
     wanted = holds(options.failpoint)
     before = passed(earlier(options.run / "tape", options.name, options.incarnation)) if wanted else {}
     return Failpoints(wanted, part, before)

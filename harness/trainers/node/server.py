@@ -154,7 +154,7 @@ class ServerDriver(Driver):
         return self._names.get(connection, STRANGER)
 
     def _admit(self, connection: int, message: Message, writer: asyncio.StreamWriter) -> bool:
-        """Whether who this is, by the beginning of the first frame, may talk to us."""
+        """Return whether the sender of the first frame, by its beginning, may talk to us."""
         token = message.token if isinstance(message, (Introduction, Probe)) else ""
         if not matches(token, self._token):
             why = f"no valid token in the first {message.type}"

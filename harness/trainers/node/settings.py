@@ -59,13 +59,13 @@ class NodeSettings(BaseModel):
         return checkpoint.load(self.initial)[0]
 
     def workings(self, run: Path, node: str, incarnation: int) -> Workings | None:
-        """What this process keeps in the run's folder."""
+        """Return the workings that this process keeps in the run's folder; None where it keeps none."""
         if self.evidence == "off":
             return None
         return Workings(run / WORKINGS, node, incarnation, self.evidence, 1 + self.cluster.learners)
 
     def workload(self, threads: int = 1) -> Workload:
-        """What is trained.
+        """Return what is trained.
 
         Raises:
             CheckpointError: as `initial_values`.

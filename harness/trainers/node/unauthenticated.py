@@ -10,7 +10,7 @@ MOST = 64
 
 
 class Lobby:
-    """Who waits to be admitted, the oldest first."""
+    """The connections that wait to be admitted, the oldest first."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

@@ -34,7 +34,7 @@ _PER_INCARNATION = 1_000_000  # of the syncer, so that no two of a run have the 
 
 
 class GlobalCheckpoints:
-    """Which checkpoint is being made, and who has still to save its part; one at a time. No I/O."""
+    """The checkpoint that is being made, and the nodes that have still to save their parts; one at a time. No I/O."""
 
     def __init__(self, every: int, incarnation: int) -> None:
         """`every`: global steps between two; 0: there are none."""
@@ -46,7 +46,7 @@ class GlobalCheckpoints:
         """The newest that everybody has saved; 0: none."""
 
     def due(self, before: int, step: int) -> bool:
-        """Whether the global step, going from one to the other, comes to where one is to be made."""
+        """Return whether the global step, going from one to the other, comes to where a checkpoint is to be made."""
         return bool(self._every) and before // self._every < step // self._every
 
     def begin(self, step: int, nodes: Collection[str]) -> tuple[int, Iterable[Effect]]:
@@ -87,12 +87,12 @@ def keep(run: Path, node: str, save: Save) -> None:
 
 
 def numbers(run: Path) -> list[int]:
-    """All checkpoints of which anything is there, the newest first."""
+    """Return the numbers of all checkpoints of which anything is there, the newest first."""
     return sorted((int(path.name) for path in (run / CHECKPOINTS).glob("*") if path.name.isdigit()), reverse=True)
 
 
 def part_file(run: Path, number: int, node: str) -> Path:
-    """Where a node's part lies."""
+    """Return where a node's part lies."""
     return run / CHECKPOINTS / f"{number:09d}" / f"{node}.safetensors"
 
 

@@ -42,9 +42,9 @@ def room(amount: Amount, node: str, nodes: int) -> int:
 
 
 class Workings:
-    """What one process keeps. It takes at most half of the room that the node's processes before it have left. The
-    first records fill an eighth of its own; after those it keeps the n-th with a chance that falls as 1/n, so that a
-    run a thousand times as long as these has some of all of it."""
+    """The workings that one process keeps. It takes at most half of the room that the node's processes before it have
+    left. The first records fill an eighth of its own; after those it keeps the n-th with a chance that falls as 1/n, so
+    that a run a thousand times as long as these has some of all of it."""
 
     def __init__(self, folder: Path, node: str, incarnation: int, amount: Amount, nodes: int) -> None:
         """`nodes`: of the run."""
@@ -73,7 +73,7 @@ class Workings:
         self._left = max(0, self._left - len(data) - _LENGTH)
 
     def _chance(self) -> float:
-        """From 0 to 1, and the same every time."""
+        """Return a number from 0 to 1, the same every time."""
         return zlib.crc32(f"{self._file.name}/{self._seen}".encode()) / (1 << 32)
 
 
@@ -113,7 +113,7 @@ class InFile(Kept):
 
 @dataclass(frozen=True)
 class InFolder:
-    """All records of a run that are whole, each node's in order; a file ends at the first that is not. The folder may
+    """The records of a run that are whole, each node's in order; a file ends at the first that is not. The folder may
     come from anybody."""
 
     folder: Path
@@ -137,12 +137,12 @@ class Remembered(Kept):
 
     @property
     def parts(self) -> dict[str, Tensors]:
-        """As they were."""
+        """Return the tensors as they were."""
         return self.tensors
 
 
 class InMemory:
-    """What the nodes of a run keep that leaves no folder: all of it, while there is room."""
+    """The workings that nodes keep of a run that leaves no folder: all of it, while there is room."""
 
     def __init__(self) -> None:
         self._records: list[Remembered] = []
@@ -165,7 +165,7 @@ def _size(working: Working) -> int:
 
 
 def _records(path: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Where each begins, how long it is, and what it says of itself."""
+    """Yield where each record begins, how long it is, and what it says of itself."""
     with open(path, "rb") as file, suppress(CheckpointError):
         while len(head := file.read(_LENGTH)) == _LENGTH:
             place, length = file.tell(), int.from_bytes(head, "big")

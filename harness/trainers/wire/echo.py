@@ -45,7 +45,7 @@ class _Answer(socketserver.BaseRequestHandler):
     server: EchoServer
 
     def handle(self) -> None:
-        """Until the other side ends it."""
+        """Answer probes until the other side ends the connection."""
         decoder = Decoder(SHARED)
         self.request.settimeout(_IDLE_S)
         try:

@@ -22,11 +22,11 @@ class Impostor(Protocol):
 
     @property
     def messages(self) -> Vocabulary:
-        """What it understands."""
+        """Return the messages that it understands."""
         ...
 
     def hello(self) -> Message:
-        """What it says first on every connection."""
+        """Return the message that it sends first on every connection."""
         ...
 
     def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:

@@ -25,7 +25,7 @@ class Message(Struct, tag_field="type", tag=snake, forbid_unknown_fields=True, f
 
     @property
     def type(self) -> str:
-        """What it is called on the wire."""
+        """Return what the message is called on the wire."""
         return str(self.__struct_config__.tag)
 
 
@@ -66,7 +66,7 @@ Vocabulary: TypeAlias = Decoder[Any]
 
 
 def vocabulary(messages: Any) -> Vocabulary:
-    """Of these messages (`Hello | Welcome`), and of those that all trainers share."""
+    """Return the decoder of these messages (`Hello | Welcome`), and of those that all trainers share."""
     return Decoder(messages | Probe | Echo | Refused | Farewell, strict=False)
 
 

@@ -128,7 +128,7 @@ def _answered(connection: socket.socket, question: bytes) -> bytes:
 
 
 def main() -> int:
-    """Until it is ended."""
+    """Serve the echo and the probe until the process is ended."""
     echo_port, probe_port = map(int, sys.argv[1:3])
     echo = EchoServer(os.environ[TOKEN], _ANY, echo_port)
     ProbeServer(os.environ[TOKEN], probe_port)

@@ -6,5 +6,5 @@ import hmac
 
 
 def matches(presented: str, token: str) -> bool:
-    """Whether the presented token is right, in a time that does not depend on how much of it is right."""
+    """Return whether the presented token is right, in a time that does not depend on how much of it is right."""
     return hmac.compare_digest(presented.encode("utf-8", "surrogatepass"), token.encode())
