@@ -71,7 +71,7 @@ def _version(wanted: bool) -> None:
 
 def _options(_: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
                                              help="Print the version, and end.")] = False) -> None:
-    """What can be said before any command."""
+    """Take the options that can be given before any command."""
 
 
 def main() -> NoReturn:

@@ -168,7 +168,7 @@ class Launched:
 
     @property
     def result(self) -> Result | None:
-        """What it left; None while it goes on, and where it did not take place."""
+        """Return what the run left; None while it goes on, and where it did not take place."""
         return self._result
 
     def must_pass(self) -> Result:

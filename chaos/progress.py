@@ -63,7 +63,7 @@ def hold(point: str) -> None:
 
 
 def _append(path: str, line: str) -> None:
-    """To a file of the run; nowhere outside of one."""
+    """Append the line to a file of the run; outside of a run, do nothing."""
     if not path:
         return
     file = os.open(path, _APPENDING, 0o644)

@@ -46,7 +46,7 @@ class Check:
         return self.function.__name__
 
     def parse(self, content: Any) -> Any:
-        """What a scenario says under the check's name, as its bound.
+        """Return what a scenario says under the check's name, as its bound.
 
         Raises:
             pydantic.ValidationError: it is not one.

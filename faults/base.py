@@ -32,7 +32,7 @@ RETURNS = ("1s", "0s", "200ms", "500ms", "2s", "3s")
 
 
 class Drawn(NamedTuple):
-    """How explorations and property tests draw a fault."""
+    """The way in which explorations and property tests draw a fault."""
 
     order: int
     """Shrinking goes towards faults of a lower number."""
@@ -62,7 +62,7 @@ class Together(Protocol):
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What a fault may use."""
+    """The means that a fault may use."""
 
     id: str
     """The fault's own, for the names of what it leaves."""
@@ -80,7 +80,7 @@ class FaultContext:
     """Ask about several things at the same time."""
 
     def having(self, capability: type[C]) -> C:
-        """What has something of the cluster's that only some places have.
+        """Return the part of the cluster with this capability, which only some places have.
 
         Raises:
             ClusterError: this one does not; a plan that needs it is refused before anything starts.
@@ -177,7 +177,7 @@ class Fault(BaseModel):
         return self
 
     def requires(self) -> frozenset[Ability]:
-        """What the cluster must be able to do."""
+        """Return what the cluster must be able to do."""
         return self.needs
 
     def inject(self, hit: FaultContext) -> Observation:
@@ -189,8 +189,8 @@ class Fault(BaseModel):
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """Whether it took effect, from the recorded run alone: the figures of what was observed, unless a subclass
-        knows events that prove it."""
+        """Return whether it took effect, judged from the recorded run alone: the figures of what was observed, unless a
+        subclass knows events that prove it."""
         figures = {name: value for name, value in on.observed.items() if name not in ("ok", "why", "error")}
         words = ", ".join(f"{name} {value}" for name, value in figures.items())
         return Effect(bool(on.observed.get("ok")), words or "nothing was observed")
@@ -203,7 +203,7 @@ class Fault(BaseModel):
         return {}
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         raise NotImplementedError
 
     def expected_lost_time(self) -> float:
@@ -215,31 +215,32 @@ class Fault(BaseModel):
         return self.duration or 0.0
 
     def affected_nodes(self, learners: Sequence[str]) -> Sequence[str]:
-        """Who feels it: its targets; of a link the learners at its ends; every learner where there is none, as at the
-        links of the syncer."""
+        """Return the nodes that feel it: its targets; of a link the learners at its ends; every learner where there is
+        none, as at the links of the syncer."""
         if not self.on_links:
             return self.targets
         felt = [[end for end in ends(target) if end in learners] for target in self.targets]
         return list(dict.fromkeys(name for names in felt for name in names)) if all(felt) else learners
 
     def starts_process(self) -> bool:
-        """Whether it has a process of its targets started, at once or later, which then has to be merged from."""
+        """Return whether it has a process of its targets started, at once or later, which then has to be merged
+        from."""
         return self.brings_target or self.supersedes
 
     def mutes_target(self) -> bool:
-        """Whether nothing is heard of its targets while it lasts, and nothing is started in their place."""
+        """Return whether nothing is heard of its targets while it lasts, and nothing is started in their place."""
         return (self.halts_target or self.cuts_off) and not self.starts_process()
 
     def ends_connections(self) -> bool:
-        """Whether those who talk to its targets see at once that they are gone."""
+        """Return whether the peers of its targets see at once that the targets are gone."""
         return self.stops_target
 
     def describe_trigger(self) -> str:
-        """When it comes, for people."""
+        """Return when it comes, in words for people."""
         if self.at is not None:
             return f"at {show_seconds(self.at)}"
         return self.after.describe() if self.after else f"when {self.when.describe() if self.when else ''}"
 
     def describe_duration(self) -> str:
-        """How long it lasts, for people."""
+        """Return how long it lasts, in words for people."""
         return f"for {show_seconds(self.duration or 0)}"

@@ -33,7 +33,7 @@ class Impersonation(Fault):
     """As long as it may take until they are taken, per target."""
 
     def inject(self, hit: FaultContext) -> Observation:
-        """Nothing yet: it takes its time."""
+        """Do nothing yet: the fault takes its time."""
         return {}
 
     def observe(self, hit: FaultContext) -> Observation:
@@ -42,11 +42,11 @@ class Impersonation(Fault):
         return {"sent": sent}
 
     def rogue(self, hit: FaultContext, target: str) -> Impostor:
-        """Who does it."""
+        """Return the impostor that does it."""
         raise NotImplementedError
 
     def refused(self, event: Refused) -> bool:
-        """Whether this refusal is one of what was sent."""
+        """Return whether this refusal is one of what was sent."""
         raise NotImplementedError
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
@@ -60,7 +60,7 @@ class Impersonation(Fault):
         return Effect(sent >= wanted and refused > 0, f"{sent} of {wanted} sent, {refused} refused")
 
     def expected_duration(self) -> float | None:
-        """As long as it may take."""
+        """Return the longest time that it may take, in seconds."""
         return self.timeout_s
 
 
@@ -83,7 +83,7 @@ class Poison(Impersonation):
         return bool(event.reason == _REASONS[self.content] and event.last == 0)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         what = {"nan": "NaN", "inf": "infinite", "shape": "wrongly sized"}[self.content]
         return f"{self.count} {what} contributions in the name of {names(self.targets)}"
 
@@ -102,9 +102,9 @@ class Lie(Impersonation):
         return hit.rogue(target, self.about)
 
     def refused(self, event: Refused) -> bool:
-        """As impossible."""
+        """Return whether the report was refused as impossible."""
         return str(event.reason).startswith("impossible report")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{self.count} reports of absurd {self.about.rstrip('s')}s in the name of {names(self.targets)}"

@@ -27,11 +27,11 @@ class Composite(Fault):
     taken_apart: ClassVar[bool] = True
 
     def kinds(self) -> frozenset[str]:
-        """What it is made of."""
+        """Return the kinds of faults that it is made of."""
         raise NotImplementedError
 
     def requires(self) -> frozenset[Ability]:
-        """What any of its parts needs."""
+        """Return what any of its parts needs."""
         return frozenset(ability for kind in self.kinds() for ability in FAULTS[kind].needs)
 
     def parts(self, name: str, chance: random.Random) -> list[Part]:
@@ -76,7 +76,7 @@ class Flapping(Composite):
         return self._chain(name, self._count(), {"kind": "partition", "for": f"{self.down!r}s"}, self.up)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return (f"{names(self.targets)} flapping, {show_seconds(self.down)} down and {show_seconds(self.up)} up, "
                 f"{self.describe_duration()}")
 
@@ -105,15 +105,15 @@ class CrashLoop(Composite):
         return self._chain(name, self.times, {"kind": "kill", "restart_after": f"{self.restart_after!r}s"}, self.alive)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"kill {names(self.targets)} {self.times} times in a row, {show_seconds(self.alive)} after each start"
 
     def expected_lost_time(self) -> float:
-        """Until it stays."""
+        """Return the time until the target stays up, in seconds."""
         return self.times * self.restart_after + (self.times - 1) * self.alive + TYPICAL_START_S
 
     def expected_duration(self) -> float | None:
-        """Until the last start."""
+        """Return the time until the last start, in seconds."""
         return self.times * self.restart_after + (self.times - 1) * self.alive
 
 
@@ -186,7 +186,7 @@ class Storm(Composite):
         return parts
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         per = "each" if self.per == "node" else "together"
         kinds = ", ".join(_only(choice)[0] for choice in self.of)
         return (f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, "

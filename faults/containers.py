@@ -57,7 +57,7 @@ class OutOfMemory(Ending):
         return Effect(killed, f"exit status {words}, out of memory")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{names(self.targets)} out of memory{self.back()}"
 
 
@@ -83,13 +83,13 @@ class Disconnect(Fault):
             hit.having(Network).disconnect(target, False)
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """How long nothing of a node that was off the network was merged."""
+        """Judge it by how long nothing of a node that was off the network was merged."""
         silent = min(between_contributions(run, target, on.began, on.ended or run.end)
                      for target in self.affected_nodes(run.learners))
         return Effect(silent >= SILENT * (self.duration or 0), f"nothing came through for {show_seconds(silent)}")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{names(self.targets)} off the network {self.describe_duration()}"
 
 
@@ -129,7 +129,7 @@ class FullDisk(FailingWrites):
             hit.having(Disks).empty_disk(target)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return (f"the disk of {names(self.targets)} is full {self.describe_duration()}, "
                 f"back after {show_seconds(self.restart_after)}")
 
@@ -162,7 +162,7 @@ class RestartLinks(Fault):
                             f"every connection made again")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return "the links' server restarted: every connection breaks"
 
     def expected_duration(self) -> float | None:
@@ -193,5 +193,5 @@ class RestartEngine(Fault):
         return Effect(bool(ended), f"the run broke off; last event {show_seconds(max(0.0, last - on.began))} after it")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return "the engine restarted, with everything that runs on it"

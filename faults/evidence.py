@@ -17,7 +17,7 @@ SILENT = 0.9
 
 
 class Effect(NamedTuple):
-    """What came of a fault."""
+    """The effect that a fault had."""
 
     ok: bool
     """Whether that is what was asked for: the harness did its part."""
@@ -38,17 +38,17 @@ class Injection(Protocol):
 
     @property
     def began(self) -> float:
-        """When it came."""
+        """Return when the fault came, in seconds by the run's clock."""
         ...
 
     @property
     def ended(self) -> float | None:
-        """When it was undone; for one that ends its target: when that was started again. None: it lasted."""
+        """Return when it was undone; for one that ends its target: when that was started again. None: it lasted."""
         ...
 
     @property
     def observed(self) -> Mapping[str, Any]:
-        """All that `inject`, `observe` and `observe_undone` returned."""
+        """Return all that `inject`, `observe` and `observe_undone` returned."""
         ...
 
 
@@ -83,7 +83,7 @@ class Evidence(Protocol):
         ...
 
     def until(self, span: Any) -> float:
-        """When an injection was over, or the end of what is judged."""
+        """Return when an injection was over, or the end of what is judged."""
         ...
 
     def step_time(self, learner: str) -> float:

@@ -38,7 +38,7 @@ class OfProcess(Fault):
         return Effect(bool(on.observed.get("ok")), f"{self.sends.name} to pid {on.observed.get('pids')}")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{self.kind.removesuffix('_process')} {self.process} of {names(self.targets)}"
 
     def _signal(self, hit: FaultContext, number: signal.Signals) -> Observation:
@@ -80,5 +80,5 @@ class PauseProcess(OfProcess):
         self._signal(hit, signal.SIGCONT)
 
     def describe(self) -> str:
-        """With how long it lasts."""
+        """Return what the fault does, with how long it lasts."""
         return f"{super().describe()} {self.describe_duration()}"

@@ -51,7 +51,7 @@ class _WithItsDisk(Ending):
                                                 f"; back in {another}" if back else ""))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return self.done.format(names(self.targets)) + self.back()
 
 
@@ -131,7 +131,7 @@ class NodePowerLoss(Killed):
         return Effect(ok and all(lost), "; ".join(filter(None, lost)) or words)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"machine under {names(self.targets)} without power{self.back()}"
 
 
@@ -157,16 +157,16 @@ class NodePartition(Fault):
             hit.having(Machines).part_machine(target, False)
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """How long nothing of a node on it was merged."""
+        """Judge it by how long nothing of a node on it was merged."""
         silent = min(between_contributions(run, target, on.began, on.ended or run.end) for target in self.targets)
         return Effect(silent >= SILENT * (self.duration or 0), f"nothing came through for {show_seconds(silent)}")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"machine under {names(self.targets)} cut off {self.describe_duration()}"
 
     def expected_lost_time(self) -> float:
-        """As long as it lasts."""
+        """Return the time for which it lasts, in seconds."""
         return self.duration or 0.0
 
 
@@ -185,7 +185,7 @@ class RestartControlPlane(Fault):
         return {}
 
     def observe(self, hit: FaultContext) -> Observation:
-        """How long it did not answer."""
+        """Measure how long the control plane did not answer, in seconds."""
         away = hit.having(ControlPlane).control_plane_away(_AWAY_WITHIN_S)
         return {"ok": away > 0, "away_s": round(away, 2)}
 
@@ -195,6 +195,6 @@ class RestartControlPlane(Fault):
         return Effect(away > 0, f"it did not answer for {show_seconds(away)}" if away else "it always answered")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return "the control plane restarted"
 

@@ -44,15 +44,15 @@ class Ending(Fault):
         return statuses(run, self.targets, on, (0, -signal.SIGTERM, -signal.SIGKILL))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{self.kind} {names(self.targets)}{self.back()}"
 
     def expected_lost_time(self) -> float:
-        """Until it trains again."""
+        """Return the time until the target trains again, in seconds; infinite where it is not started again."""
         return float("inf") if self.restart_after is None else self.restart_after + TYPICAL_START_S
 
     def expected_duration(self) -> float | None:
-        """Until it is started again."""
+        """Return the time until the target is started again, in seconds; None where it is not."""
         return self.restart_after
 
     def starts_process(self) -> bool:
@@ -60,7 +60,7 @@ class Ending(Fault):
         return self.restart_after is not None
 
     def back(self) -> str:
-        """When it is started again, for people."""
+        """Return when the target is started again, in words for people; empty where it is not."""
         return "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
 
 
@@ -112,7 +112,7 @@ class Restart(Ending):
     restart_after: Seconds = 0.0
 
     def back(self) -> str:
-        """At once: that is what it is for."""
+        """Return no words: the target is started at once, which is what a restart is for."""
         return ""
 
 
@@ -142,11 +142,11 @@ class Join(Fault):
         return Effect(True, f"known to the syncer after {show_seconds(took)}")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{names(self.targets)} {'joins' if len(self.targets) == 1 else 'join'}"
 
     def expected_lost_time(self) -> float:
-        """Until it trains, from the steady state on."""
+        """Return the time until the target trains, in seconds from the steady state on."""
         return (self.at or 0.0) + TYPICAL_START_S
 
 
@@ -188,7 +188,7 @@ class Pause(Fault):
         return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"pause {names(self.targets)} {self.describe_duration()}"
 
     def expected_lost_time(self) -> float:
@@ -247,11 +247,11 @@ class Zombie(Fault):
         return Effect(True, "; ".join(said))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"supersede {names(self.targets)}, whose old process comes back after {show_seconds(self.duration or 0)}"
 
     def expected_lost_time(self) -> float:
-        """Until the successor trains."""
+        """Return the time until the successor trains, in seconds."""
         return TYPICAL_START_S
 
 

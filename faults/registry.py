@@ -49,7 +49,7 @@ def _modules(module: ModuleType) -> Iterator[ModuleType]:
 
 
 def _named(fault: type[Fault]) -> bool:
-    """Whether it has a kind of its own; else it is what others are made from."""
+    """Return whether a fault has a kind of its own; else it is what others are made from."""
     return get_origin(fault.model_fields["kind"].annotation) is Literal
 
 

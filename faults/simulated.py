@@ -29,7 +29,7 @@ class PowerLoss(Killed):
         return {}
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"power loss of {names(self.targets)}{self.back()}"
 
 
@@ -56,5 +56,5 @@ class ClockJump(Fault):
         return Effect(by > 0, f"its clock is {show_seconds(by)} ahead")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"clock of {names(self.targets)} jumps {show_seconds(self.by)} ahead"

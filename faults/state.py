@@ -91,7 +91,7 @@ class Damage(Ending):
         return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         copies = " and their mirrors" if self.mirrors else ""
         count = "a checkpoint" if self.files == 1 else f"{self.files} checkpoints"
         return f"{self.kind} {count}{copies} of {names(self.targets)}, killed{self.back()}"
@@ -166,7 +166,7 @@ class FailingWrites(Fault):
         return True
 
     def expected_lost_time(self) -> float:
-        """Until it is back."""
+        """Return the time until the target is back, in seconds."""
         return self.restart_after + TYPICAL_START_S
 
 
@@ -200,7 +200,7 @@ class WriteLimit(FailingWrites):
             hit.cluster.unlimit_writes(target)
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return (f"writes of {names(self.targets)} fail half-way {self.describe_duration()}, "
                 f"back after {show_seconds(self.restart_after)}")
 
@@ -250,6 +250,6 @@ class CorruptMemory(Fault):
         return Effect(True, f"{self.values} {self.part} hit; " + "; ".join(words))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         what = "become NaN" if self.content == "nan" else "have a bit turned over"
         return f"{self.values} of the {self.part} of {names(self.targets)} {what}"

@@ -60,7 +60,7 @@ class Straggler(Fault):
         return Effect(near, ", ".join(f"{rate:.0%} of nominal speed" for rate in rates))
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         spread = f" ± {self.spread:.0%}" if self.spread else ""
         return f"{names(self.targets)} at {self.factor:.0%}{spread} speed {self.describe_duration()}"
 

@@ -23,7 +23,7 @@ class Condition(BaseModel):
     """Learners whose process is there."""
 
     def met(self, loss: float | None, alive: int) -> str:
-        """Which part holds, in words; empty where none does. `loss` is None before the first step."""
+        """Return the part that holds, in words; empty where none does. `loss` is None before the first step."""
         if loss is not None and self.loss_below is not None and loss < self.loss_below:
             return f"the training loss is {loss:.3f}, below {self.loss_below:g}"
         if loss is not None and self.loss_above is not None and not loss <= self.loss_above:
@@ -33,14 +33,14 @@ class Condition(BaseModel):
         return ""
 
     def describe(self) -> str:
-        """For people."""
+        """Return the condition in words for people."""
         parts = [f"{name.replace('_', ' ')} {value:g}" for name in Condition.model_fields
                  if (value := getattr(self, name)) is not None]
         return " or ".join(parts)
 
     @property
     def empty(self) -> bool:
-        """Whether it names nothing."""
+        """Return whether it names nothing."""
         return all(getattr(self, name) is None for name in Condition.model_fields)
 
 
@@ -78,7 +78,7 @@ class When(Condition):
         return self
 
     def describe(self) -> str:
-        """For people."""
+        """Return the trigger in words for people."""
         if not self.empty:
             return super().describe()
         what = f"stopped at failpoint {self.failpoint}" if self.failpoint else self.event
@@ -100,5 +100,5 @@ class After(BaseModel):
         return {"fault": value} if isinstance(value, str) else value
 
     def describe(self) -> str:
-        """For people."""
+        """Return the trigger in words for people."""
         return f"{show_seconds(self.wait)} after {self.fault}" if self.wait else f"after {self.fault}"

@@ -64,7 +64,7 @@ def one_of(option: str, given: str, known: list[str]) -> None:
 
 
 def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -> Workers[Job, Result]:
-    """Those that `--jobs`, `--workers` and `--address` ask for.
+    """Return the workers that `--jobs`, `--workers` and `--address` ask for.
 
     Raises:
         Failure: there are none such.

@@ -57,7 +57,7 @@ def list_(
 
 
 def _kinds(scenario: Scenario) -> list[str]:
-    """Of its faults, each once."""
+    """Return the kinds of its faults, each once."""
     return sorted({fault.kind for fault in scenario.faults})
 
 

@@ -30,7 +30,7 @@ def options_of(context: typer.Context, model: type[BaseModel]) -> dict[str, Any]
 
 
 def asked_of(context: typer.Context, model: type[Read]) -> Read:
-    """All of the model's settings; of a tuple several are given, with commas.
+    """Return all of the model's settings; of a tuple several are given, with commas.
 
     Raises:
         Failure: they are none.
@@ -45,12 +45,12 @@ def asked_of(context: typer.Context, model: type[Read]) -> Read:
 
 
 def parts(text: str) -> list[str]:
-    """Of a list with commas."""
+    """Return the parts of a list with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def written(name: str) -> str:
-    """How a setting is written as an option."""
+    """Return a setting's name as it is written as an option."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -49,7 +49,7 @@ def on_option(default: str = registry.DEFAULT) -> Any:
 
 
 def backend_of(on: str, given: Mapping[str, Any]) -> Backend:
-    """Where to run, as the options say.
+    """Return the backend to run on, as the options say.
 
     Raises:
         Failure: the place can't be used, or has not all of these options.

@@ -146,5 +146,5 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
 
 
 def _finite(number: float) -> float | None:
-    """For JSON, which has no infinity."""
+    """Return the number for JSON, which has no infinity: None where it is not finite."""
     return number if math.isfinite(number) else None

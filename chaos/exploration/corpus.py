@@ -44,7 +44,7 @@ class TriedSchedule(Numbered):
 
     @property
     def decided(self) -> bool:
-        """Whether it proved something: a check failed, or every one could be made."""
+        """Return whether it proved something: a check failed, or every one could be made."""
         return bool(self.failed) or not self.undecided
 
 
@@ -143,12 +143,12 @@ class ScheduleCorpus:
             file.write(tried.model_dump_json() + "\n")
 
     def failing(self, number: int) -> Path:
-        """Where a schedule is written that broke something."""
+        """Return the path to which a schedule that broke something is written."""
         (self.folder / "failing").mkdir(exist_ok=True)
         return self.folder / "failing" / f"{number:06d}.yaml"
 
     def smallest(self, check: str) -> Path:
-        """Where the smallest schedule is written that breaks this check."""
+        """Return the path to which the smallest schedule that breaks this check is written."""
         return self.folder / f"{check.replace('_', '-')}.yaml"
 
 

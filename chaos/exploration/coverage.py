@@ -34,13 +34,13 @@ _MOMENT_S = 1e-5
 
 
 def pairs(history: History) -> set[Pair]:
-    """All pairs of a run."""
+    """Return all pairs of a run: a fault's kind, and the state of the node that it hit."""
     return {(span.planned.fault.kind, state(history, target, span.injected))
             for span in history.spans if span.injected is not None for target in span.planned.fault.targets}
 
 
 def family(kind: str) -> str:
-    """Of a kind of fault."""
+    """Return the family of a kind of fault; the kind itself where it has none."""
     drawn = FAULTS[kind].drawn if kind in FAULTS else None
     return drawn.family if drawn is not None and drawn.family else kind
 
@@ -81,7 +81,7 @@ def _word(event: Event) -> tuple[str, str]:
 
 
 def possible_sequences(alone: Collection[Pair]) -> set[Pair]:
-    """All that there can be, by the pairs that there can be."""
+    """Return all sequences that there can be, by the pairs that there can be."""
     families = {family(kind) for kind, _ in alone}
     seconds = {f"{family(kind)}{_AT}{where}" for kind, where in alone}
     return {(first, second) for first in families for second in seconds}
@@ -94,8 +94,8 @@ def second_of(sequence: Pair) -> Pair:
 
 
 def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
-    """All pairs that there can be. `kinds`: kind -> whom it may hit (any, learner, syncer); `held`: those that a node
-    can be held for, which is the only way to meet it in the middle of an upload or before a broadcast."""
+    """Return all pairs that there can be. `kinds`: kind -> whom it may hit (any, learner, syncer); `held`: those that a
+    node can be held for, which is the only way to meet it in the middle of an upload or before a broadcast."""
     learner = {f"learner {name}" for name in LEARNER_STATES if name != "down"}
     syncer = {f"syncer {name}" for name in SYNCER_STATES if name != "down"}
     states = {"learner": learner, "syncer": syncer, "any": learner | syncer}
@@ -104,7 +104,7 @@ def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
 
 
 def state(history: History, target: str, at: float) -> str:
-    """What a node was doing at a moment."""
+    """Return what a node was doing at a moment."""
     mine = [event for event in history.tape.events if event.node == target and event.t <= at + _MOMENT_S]
     lives = [event for event in history.tape.of(Spawn, Exit, node="harness")
              if event.target == target and event.t < at - _MOMENT_S]  # the fault's own work does not count

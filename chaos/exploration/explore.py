@@ -70,7 +70,7 @@ class ExplorationJob(Numbered):
 
 @dataclass(frozen=True)
 class Search:
-    """What is tried, and in which order."""
+    """The settings of a search: what is tried, and in which order."""
 
     scenario: Scenario
     """Its cluster and checks are used, its faults are not."""
@@ -112,7 +112,7 @@ class Search:
         return ExplorationJob(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults), aim=aim)
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
-        """What results depend on."""
+        """Return what results depend on."""
         bare = as_json(self.scenario.model_copy(update={"faults": ()}))
         return {"scenario": hashlib.sha256(bare.encode()).hexdigest(), "seed": self.seed,
                 "max_faults": self.max_faults, "kinds": list(kinds), "guided": self.guided,
@@ -121,7 +121,7 @@ class Search:
 
 @dataclass
 class Exploration:
-    """What has been tried so far."""
+    """The state of a search: what has been tried so far."""
 
     tried: list[TriedSchedule] = field(default_factory=list)
     hit: Counter[Pair] = field(default_factory=Counter)
@@ -277,8 +277,8 @@ def _as_it_came(result: SimulatedRun) -> Judgement:
 
 
 def _undecided(verdict: Verdict) -> str:
-    """Why a check could not be made at all; empty where it could. One that passed was made, also where it is doubted
-    because a fault had no measurable effect."""
+    """Return why a check could not be made at all; empty where it could. One that passed was made, also where it is
+    doubted because a fault had no measurable effect."""
     why = verdict.evidence[0] if verdict.evidence else "it does not say why"
     return why if verdict.verdict == "unknown" and not verdict.doubted else ""
 
@@ -313,7 +313,7 @@ def smallest(base: Scenario, faults: Sequence[Document], check: str, most_runs: 
 
 
 def as_json(scenario: Scenario) -> str:
-    """What a job has of a scenario."""
+    """Return what a job has of a scenario, as JSON."""
     return scenario.model_dump_json(by_alias=True, exclude_unset=True)
 
 

@@ -84,7 +84,7 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
-    """When it comes: a time, an event, a failpoint, or soon after another fault."""
+    """Return when a fault comes: a time, an event, a failpoint, or soon after another fault."""
     points = scenario.trainer.failpoints(scenario.trainer.role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
@@ -111,7 +111,7 @@ def _times(nominal: float) -> tuple[str, ...]:
 
 
 def times(scenario: Scenario) -> tuple[str, ...]:
-    """When a fault may come, with time left to heal."""
+    """Return the times at which a fault may come, with time left to heal."""
     cluster = scenario.cluster
     return _times(cluster.nominal_s)
 

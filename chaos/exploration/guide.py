@@ -29,7 +29,7 @@ _ADDED = 2
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What earlier schedules leave to be done."""
+    """The work that earlier schedules leave to be done."""
 
     never: Sequence[Pair] = ()
     """Pairs of a fault and a state that were not hit yet."""
@@ -111,7 +111,7 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
 
 
 def _without_moment(fault: Document) -> Document:
-    """All of it but when it comes."""
+    """Return all of a fault but when it comes."""
     return {name: value for name, value in fault.items() if name not in _WHEN}
 
 

@@ -17,7 +17,7 @@ _NAMES_AND_NUMBERS = re.compile(r"learner-\d+|\bf\d+\b|\d[\d.,]*( m?s\b)?")
 
 
 def document(state: Exploration) -> dict[str, Any]:
-    """For programs."""
+    """Return the state of an exploration in a form for programs."""
     return {"runs": len(state.tried), "decided": state.decided, "states": {"possible": len(state.possible),
             "hit": len(set(state.hit) & state.possible), "never": [list(pair) for pair in state.never]},
             "failed": dict(Counter(check for tried in state.tried for check in tried.failed)),

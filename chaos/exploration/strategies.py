@@ -83,7 +83,7 @@ def assert_holds(result: SimulatedRun) -> None:
 
 
 def explain(result: SimulatedRun) -> str:
-    """What failed, the schedule as a scenario file, and the commands that repeat it."""
+    """Return what failed, the schedule as a scenario file, and the commands that repeat it."""
     failed = [f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:3])}"
               for verdict in result.judgement.checks if verdict.verdict == "failed"]
     ended = [] if result.outcome.kind == "finished" else [f"{result.outcome.kind}: {result.outcome.message}"]

@@ -120,7 +120,8 @@ def _kills(fleet: Fleet, outage: float) -> str:
 
 
 def _unlike(plan: Plan, run: Scaled) -> float:
-    """How far a plan is from the average: by how many failures come while the run lasts, and how long they are."""
+    """Return how far a plan is from the average: by how many failures come while the run lasts, and how long they
+    are."""
     outages = [planned.fault.expected_lost_time() for planned in plan.faults]
     if not outages:
         return math.inf

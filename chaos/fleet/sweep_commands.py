@@ -130,7 +130,7 @@ class _Watched:
         self._workers = workers
 
     def run(self, jobs: Sequence[Cell]) -> Iterator[Measured]:
-        """As they come."""
+        """Yield the results as they come."""
         from rich.progress import track
         yield from track(self._workers.run(jobs), "running", len(jobs), console=Console(stderr=True), transient=True)
 

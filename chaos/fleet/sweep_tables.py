@@ -22,7 +22,7 @@ _QUADRATIC = f"a quadratic in {FRAGMENTS} tensors, under virtual time"
 
 
 def show_wan(asked: wan.Wan, rows: Sequence[wan.WanRow], console: Console) -> None:
-    """Where each mode breaks, and then every cell."""
+    """Print where each mode breaks, and then every cell."""
     console.print(f"Lowest rate (Gbit/s) from which on {KEEPS:.0%} of the pace is kept", style="bold")
     table = table_of("link", *map(words, asked.mode), left="link", gap=2)
     for link, link_rows in _by_way(rows):
@@ -119,5 +119,5 @@ def grace_document(asked: grace.Grace, rows: Sequence[grace.GraceRow]) -> dict[s
 
 
 def share(value: float) -> str:
-    """As a percentage, or that it is nothing."""
+    """Return a share as a percentage, or that it is next to nothing."""
     return "< 0.1%" if value < _NOTHING else f"{value:.1%}" if value < 0.0995 else f"{value:.0%}"

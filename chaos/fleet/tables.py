@@ -102,7 +102,8 @@ def _sensitivity(base: Fleet) -> Table:
 
 
 def table_of(*columns: str, left: str, gap: int = 1) -> Table:
-    """With these columns, `gap` letters apart, of numbers: on the right but for the one that is called `left`."""
+    """Return a table with these columns, `gap` letters apart, of numbers: on the right but for the one that is called
+    `left`."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
     for column in columns:
         table.add_column(column, justify="left" if column == left else "right", no_wrap=True)
@@ -110,7 +111,8 @@ def table_of(*columns: str, left: str, gap: int = 1) -> Table:
 
 
 def way(fleet: Fleet) -> str:
-    """How it trains, in words: of `decoupled` with how many learners, and which quorum where that is not one."""
+    """Return how a fleet trains, in words: of `decoupled` with how many learners, and which quorum where that is not
+    one."""
     quorum = f", K = {fleet.quorum}" if fleet.quorum > 1 else ""
     return {"data_parallel": "data parallel", "elastic_data_parallel": "elastic data parallel",
             "decoupled": f"decoupled, M = {fleet.learners}{quorum}"}[fleet.mode]

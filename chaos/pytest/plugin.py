@@ -291,12 +291,12 @@ class ScenarioItem(pytest.Item):
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands, for pytest's headings."""
+        """Return where the scenario stands, for pytest's headings."""
         return self.path, 0, f"scenario {self.name}"
 
 
 def _properties(result: Result) -> list[tuple[str, str]]:
-    """What JUnit's XML tells of a run beside its outcome."""
+    """Return what JUnit's XML says of a run beside its outcome."""
     plan = result.history.plan
     return [("run", str(result.folder.path)), ("seed", str(plan.seed)), ("plan", plan.digest),
             ("repeat", result.folder.repeat),

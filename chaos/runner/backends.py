@@ -31,18 +31,18 @@ from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
 @dataclass(frozen=True)
 class Backend:
-    """Where runs are performed: a place with its settings."""
+    """A place where runs are performed, with its settings."""
 
     place: Place
 
     @property
     def name(self) -> str:
-        """What `--on` takes."""
+        """Return the name that `--on` takes."""
         return self.place.name
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do."""
+        """Return what the place can do."""
         return self.place.abilities
 
     @property
@@ -57,7 +57,7 @@ class Backend:
 
     @property
     def option(self) -> str:
-        """What a command line needs to run a plan here, too."""
+        """Return what a command line needs to run a plan here, too; empty for the default place."""
         return "" if self.name == DEFAULT else f" --on {self.name}"
 
     def cleanup_guard(self) -> AbstractContextManager[UndoLog]:
@@ -65,7 +65,7 @@ class Backend:
         return nullcontext(NoUndoLog(self.name)) if self.virtual else cleanup_guard()
 
     def stage(self, plan: Plan, folder: RunFolder, settings: NodeSettings, undo_log: UndoLog) -> Stage:
-        """What one run is performed on."""
+        """Return the stage on which one run is performed."""
         if (parameters := self.place.parameters) is not None:
             from diloco_chaos.chaos.runner.virtual_runtime import (
                 FolderStage,  # the trainer's cores are not needed elsewhere

@@ -44,7 +44,7 @@ class NoReferenceError(UserError):
 
 
 def needed(plan: Plan) -> list[Kind]:
-    """Which references a plan's checks and its warm start need, in the order in which they must be had."""
+    """Return the references that a plan's checks and its warm start need, in the order in which they must be had."""
     parity = plan.checks.loss_parity
     kinds: list[Kind] = []
     if plan.cluster.first_position or (parity and parity.against_synchronous is not None):
@@ -83,8 +83,8 @@ class References:
         self._stage, self._undo_log, self._virtual = stage, undo_log, virtual
 
     def cached(self, kind: Kind, plan: Plan) -> Reference | str:
-        """What the cache has, also one that can't be written; else what is wrong with it, which is empty where nothing
-        is there."""
+        """Return the reference that the cache has, also a cache that can't be written; else what is wrong with it,
+        which is empty where nothing is there."""
         return _kept(self._folder(kind, plan))
 
     def warm_start(self, plan: Plan) -> Path | None:
@@ -164,7 +164,8 @@ class References:
 
 
 def _too_short(plan: Plan, run: RunFolder) -> str:
-    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it is whole."""
+    """Return why nothing can be held against a run that ended by itself, with the last that it said; empty: it is
+    whole."""
     ends = run.tape().of(Finished, node=plan.trainer.recorder)
     if not (why := plan.trainer.unfinished((ends[0].processed or 0) if ends else 0)):
         return ""
@@ -189,7 +190,7 @@ def _kept(folder: Path) -> Reference | str:
 
 
 def _digest(content: dict[str, Any], warm: Path) -> str:
-    """Of a reference and of the warm start that it left, if it left one."""
+    """Return the digest of a reference and of the warm start that it left, if it left one."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(warm.read_bytes() if warm.exists() else b"")
     return digest.hexdigest()

@@ -30,7 +30,7 @@ class NotInTimeError(AssertionError):
 
 @dataclass
 class Seen:
-    """What the tape has shown so far."""
+    """The state of a run, as far as the tape has shown it."""
 
     now: float = 0.0
     """Seconds since the run began."""
@@ -55,7 +55,7 @@ class _Wait:
 
 
 class Director:
-    """What a test wants of a run. `look`, `on_event` and `over` are called by the run's thread, all else by the
+    """The requests of a test to a run. `look`, `on_event` and `over` are called by the run's thread, all else by the
     test's."""
 
     def __init__(self, *, holds: bool) -> None:
@@ -133,7 +133,7 @@ class Director:
 
     @property
     def next_at(self) -> float:
-        """When a wait is over, in seconds since the run began."""
+        """Return when a wait is over, in seconds since the run began; infinite where there is none."""
         wait = self._wait
         return float("inf") if wait is None or wait.until is None else wait.until
 

@@ -39,7 +39,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended."""
+    """The way in which a run ended."""
 
     kind: Literal["finished", "deadline", "aborted", "interrupted", "broken"]
     message: str = ""
@@ -159,7 +159,7 @@ class Experiment:
             self._sleep()
 
     def _sleep(self) -> None:
-        """Until there may be something to do."""
+        """Sleep until there may be something to do."""
         until, wake_on = min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.wake_on
         if self._director is not None:  # what it waits for may come with any event
             until, wake_on = min(until, self._director.next_at), None

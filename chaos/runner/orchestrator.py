@@ -113,7 +113,7 @@ Action = Inject | Heal | Abort | EndRun
 
 
 class Training:
-    """What the triggers know of the training: smoothed loss, and who is alive."""
+    """The state of the training that the triggers know: its smoothed loss, and the nodes that are alive."""
 
     def __init__(self) -> None:
         self._loss = SmoothedLoss(_SMOOTHING)
@@ -247,7 +247,7 @@ class Orchestrator:
 
     @property
     def next_at(self) -> float:
-        """When `on_time` has something to do next, if nothing happens until then; infinite for never."""
+        """Return when `on_time` has something to do next, if nothing happens until then; infinite for never."""
         if self.ended:
             return float("inf")
         dues = [] if not self._goes_on else [
@@ -270,7 +270,7 @@ class Orchestrator:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether it is the time for faults."""
+        """Return whether it is the time for faults."""
         return self.zero is not None and self._outages.since is None
 
     @property
@@ -293,7 +293,8 @@ class Orchestrator:
         return [node for node in (*filter(None, [coordinator]), *sorted(self._training.connected)) if node not in hit]
 
     def _due(self, fault: Fault) -> float | None:
-        """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""
+        """Return when a fault that waits for a time, or for another fault, is to come, in seconds by the run's clock;
+        None: not known yet."""
         if fault.at is not None and self.zero is not None:
             return self._outages.after(self.zero, fault.at)
         if fault.after is None:
@@ -313,7 +314,7 @@ class Orchestrator:
         return Inject(planned, due)
 
     def _note_ends(self, event: Event) -> None:
-        """Which faults are over: healed, or all their targets started again."""
+        """Note which faults are over: healed, or all their targets started again."""
         if isinstance(event, Healed):
             self._over[event.fault] = event.t
         elif isinstance(event, Injected):

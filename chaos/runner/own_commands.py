@@ -25,14 +25,14 @@ _CHANCE = {"seed", "joining"}
 
 
 def commands_of(plan: Plan) -> Mapping[str, str]:
-    """What a run of this plan executes because the plan says so: a name -> a command line that can be printed. Empty
-    where the plan is nothing but data."""
+    """Return what a run of this plan executes because the plan says so: a name -> a command line that can be printed.
+    Empty where the plan is nothing but data."""
     return {printable(name): printable(" ".join(line.split()))
             for name, line in plan.trainer.commands().items()}
 
 
 def started_before(plan: Plan) -> bool:
-    """Whether this user has started the plan's commands from this folder; true where it has none."""
+    """Return whether this user has started the plan's commands from this folder; true where it has none."""
     if not commands_of(plan):
         return True
     try:

@@ -20,8 +20,8 @@ _PROBES = 5
 
 
 class Sensing:
-    """What faults need to measure, and what was observed of them. Everything but the measuring itself is called from
-    one thread."""
+    """The measurements that faults need, and what was observed of the faults. Everything but the measuring itself is
+    called from one thread."""
 
     def __init__(self, plan: Plan, cluster: Cluster, prober: Prober, specs: Mapping[str, NodeSpec],
                  token: str) -> None:
@@ -33,7 +33,7 @@ class Sensing:
 
     @property
     def next_at(self) -> float:
-        """When there will be something to collect, where that is known."""
+        """Return when there will be something to collect, where that is known."""
         return self._prober.next_at
 
     def calibrate(self, *, all_links: bool = False) -> None:
@@ -47,7 +47,7 @@ class Sensing:
             self._prober.begin(lambda link=link: self._calibrate(link))  # type: ignore[misc]
 
     def hit(self, planned: PlannedFault) -> FaultContext:
-        """What this fault may use."""
+        """Return the context of a fault: what it may use."""
         return FaultContext(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0),
                             self._rogue,
                             self._attack, self._specs.__getitem__, self._prober.together)
@@ -68,7 +68,7 @@ class Sensing:
             self._pending.append((Verified, planned, self._prober.begin(lambda: planned.fault.observe_undone(hit))))
 
     def collect(self) -> Iterator[tuple[type[Observed | Verified], PlannedFault, Observation]]:
-        """What has been measured since the last call: event, fault, result."""
+        """Yield what has been measured since the last call: event, fault, result."""
         done = [entry for entry in self._pending if entry[2].done()]
         if not done:
             return

@@ -139,7 +139,7 @@ def _copied(folder: RunFolder, origin: ResumePoint, runs: Path, backend: Backend
 
 
 def _void(lost: LostSince) -> dict[str, object]:
-    """What lay after the checkpoint, for programs."""
+    """Return what lay after the checkpoint, in a form for programs."""
     return {"tokens": lost.tokens, "faults": list(lost.faults),
             "steps": {f"{name}.{number}": span for (name, number), span in lost.steps.items()},
             "versions": {str(fragment): span for fragment, span in lost.versions.items()}}

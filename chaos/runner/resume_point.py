@@ -31,7 +31,7 @@ HARNESS = "harness"
 
 @dataclass(frozen=True)
 class LostSince:
-    """What lay after a global checkpoint, and is done again or not at all."""
+    """The work that lay after a global checkpoint, and is done again or not at all."""
 
     steps: Mapping[Node, tuple[int, int]]
     """First and last inner step of each incarnation of a learner."""
@@ -80,7 +80,7 @@ class ResumePoint:
 
     @cached_property
     def _cut(self) -> tuple[list[Event], list[Event]]:
-        """What is kept of the tape, and what is not."""
+        """Return the events of the tape that are kept, and those that are not."""
         kept, left, done = list[Event](), list[Event](), set[Node]()
         for event in self.tape.events:
             node = (event.node, event.inc)
@@ -102,7 +102,7 @@ class ResumePoint:
 
     @cached_property
     def lost(self) -> LostSince:
-        """What lay after it."""
+        """Return what lay after the checkpoint."""
         after = self._cut[1]
         steps: dict[Node, tuple[int, int]] = {}
         versions: dict[int, tuple[int, int]] = {}
@@ -120,7 +120,7 @@ class ResumePoint:
 
     @cached_property
     def time(self) -> float:
-        """What the run's clock says when it goes on, in seconds."""
+        """Return what the run's clock says when the run goes on, in seconds."""
         return max(event.t for event in self.events)
 
     @cached_property
@@ -140,8 +140,8 @@ class ResumePoint:
 
     @cached_property
     def incarnations(self) -> dict[str, int]:
-        """What is started: who is part of it as the same incarnation, all others as the next one; not who had left, was
-        to stay dead, or was still to join."""
+        """Return the nodes to start, each with its incarnation: a node that is part of the checkpoint as the same one,
+        all others as the next one. Nodes that had left, were to stay dead, or were still to join are left out."""
         for_good = {target for planned in self.plan.faults if planned.id in self.over and planned.fault.stops_target
                     and planned.fault.expected_duration() is None for target in planned.fault.targets}
         return {name: number if name != COORDINATOR and (name, number) in self.parts else number + 1

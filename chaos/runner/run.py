@@ -49,7 +49,7 @@ INCONCLUSIVE, INTERRUPTED = 3, 130
 
 
 class Audience(Protocol):
-    """What shows how a run goes on: a terminal, a log, or nothing."""
+    """A display that shows how a run goes on: a terminal, a log, or nothing."""
 
     def watch(self, plan: Plan, what: str) -> Observer:
         """Return an observer of the next run, `what` being `synchronous`, `fault-free` or `run`."""
@@ -60,7 +60,7 @@ class Audience(Protocol):
         ...
 
     def far(self, done: int, of: int) -> None:
-        """How far it is with what it said last."""
+        """Show how far the run is with what was said last."""
         ...
 
 
@@ -75,7 +75,7 @@ class Result:
 
     @cached_property
     def traffic(self) -> Crossed:
-        """What crossed the coordinator's sockets."""
+        """Return what crossed the coordinator's sockets."""
         return crossed(self.history)
 
     @property

@@ -60,7 +60,7 @@ class Prober(Protocol):
 
     @property
     def next_at(self) -> float:
-        """When something that was begun is done, where that is known; else infinite."""
+        """Return when something that was begun is done, where that is known; else infinite."""
         ...
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Stage(Protocol):
         ...
 
     def events(self) -> Iterator[Event]:
-        """What came onto the tape since the last call."""
+        """Return the events that came onto the tape since the last call."""
         ...
 
     @property
@@ -104,7 +104,8 @@ class Stage(Protocol):
         ...
 
     def machines(self) -> list[Machine]:
-        """What went on on the run's machines in the last second; empty where nothing is known, or nothing new."""
+        """Return what went on on the run's machines in the last second; empty where nothing is known, or nothing
+        new."""
         ...
 
     def dump_stacks(self) -> None:
@@ -144,24 +145,24 @@ class LiveStage:
         return [state.pid for state in self.cluster.states().values() if state.pid]
 
     def record(self, event: Event) -> None:
-        """To its file."""
+        """Write the event to its file, and show it to the witness if there is one."""
         self._tape.record(event)
         if self._witness is not None:
             self._witness.on_event(event, self.now())
 
     def now(self) -> float:
-        """By the machine's clock."""
+        """Return the time since the epoch of the run in seconds, by the machine's clock."""
         return time.monotonic() - self.epoch
 
     def events(self) -> Iterator[Event]:
-        """From all files."""
+        """Return the new events from all files."""
         if self._witness is not None:
             self._witness.look(self.now())
         return self._tail.poll()
 
     @property
     def size(self) -> int:
-        """As far as it was read."""
+        """Return the size of the tape in bytes, as far as it was read."""
         return self._tail.size
 
     def sleep_until(self, until: float, wake_on: set[tuple[str, str]] | None) -> None:
@@ -169,7 +170,7 @@ class LiveStage:
         time.sleep(TICK_S)
 
     def machines(self) -> list[Machine]:
-        """By what the kernel tells."""
+        """Return what went on on the machines, by what the kernel reports."""
         if (sample := self._watch.look()) is None:
             return []
         return self._watched.machines(sample) if self._watched else [Machine(**sample.fields())]
@@ -208,11 +209,11 @@ class LiveProber:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sensing")
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """By a connection of its own."""
+        """Probe the address over a connection of its own."""
         return probe(address, self._token, reply_bytes, send_bytes, watch_close=watch_close)
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
-        """By a connection of its own."""
+        """Attack the address over a connection of its own."""
         return attack(rogue, address, count, timeout_s)
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -221,11 +222,11 @@ class LiveProber:
             return list(pool.map(ask, items))
 
     def begin(self, measure: Callable[[], Any]) -> Future[Any]:
-        """In a thread."""
+        """Measure in a thread."""
         return self._pool.submit(measure)
 
     def observe(self, fault: Fault, hit: FaultContext) -> Future[Observation]:
-        """In a thread."""
+        """Observe the fault in a thread."""
         return self._pool.submit(fault.observe, hit)
 
     @property

@@ -55,10 +55,10 @@ class NullObserver(Observer):
     """Watches, and says nothing."""
 
     def on_event(self, event: Event) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_tick(self, now: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def simulate(plan: Plan, parameters: Parameters = USUAL) -> SimulatedRun:
@@ -87,7 +87,7 @@ def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, RunOutcome
 
 @dataclass(frozen=True)
 class Performed:
-    """What a run leaves in memory."""
+    """The results that a run leaves in memory."""
 
     stage: VirtualStage
     outcome: RunOutcome
@@ -125,7 +125,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
 
 
 def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:
-    """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
+    """Return what every run of this plan begins from: fresh values, or the end of the shared warm start."""
     if not plan.cluster.begun_tokens:
         return plan.trainer.initial()
     return _reference("synchronous", plan.without_faults(), parameters)[1]
@@ -149,7 +149,7 @@ def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Referenc
 
 
 def data_file(plan: Plan) -> Path | None:
-    """Where that lies which is trained on; None where there is nothing."""
+    """Return the file that is trained on; None where there is none."""
     known = plan.trainer.name, *plan.trainer.reads()
     if known not in _DATA:
         _DATA[known] = plan.trainer.prepare(cache_folder() / "corpora").file

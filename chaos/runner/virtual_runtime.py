@@ -66,7 +66,7 @@ class VirtualStage:
         self.prober: Prober = VirtualProber(self.world, self._simulated)
 
     def record(self, event: Event) -> None:
-        """As the harness."""
+        """Record the event as the harness's."""
         self._events.append(event.stamped(self.world.now, HARNESS, 0))
 
     def _note(self, node: str, incarnation: int, event: Event) -> None:
@@ -80,7 +80,7 @@ class VirtualStage:
         return self.world.now
 
     def events(self) -> Iterator[Event]:
-        """In the order of time."""
+        """Yield the new events in the order of time."""
         while self._seen < len(self._events):
             self._seen += 1
             yield self._events[self._seen - 1]
@@ -91,7 +91,7 @@ class VirtualStage:
         return _EVENT_BYTES * len(self._events)
 
     def sleep_until(self, until: float, wake_on: set[tuple[str, str]] | None) -> None:
-        """To the first tick at which there is anything to do; the harness looks no more often than a real one."""
+        """Sleep to the first tick at which there is anything to do; the harness looks no more often than a real one."""
         self._heeds = wake_on
         first = round_up(self.world.now, self._tick)
         if self._seen == len(self._events):  # else what the harness itself recorded is to be seen at the next tick
@@ -116,7 +116,7 @@ class VirtualStage:
         """Nothing is open."""
 
     def tape(self) -> Tape:
-        """All that was recorded."""
+        """Return all that was recorded."""
         return Tape(list(self._events))
 
     def save(self, folder: Path) -> None:
@@ -158,7 +158,7 @@ class VirtualProber:
         self._dues: list[float] = []
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """At once, and its time is added up."""
+        """Probe the address at once, and add up the time that it takes."""
         sounding = self._site.sound(address, reply_bytes, send_bytes, watch_close)
         self._spent += sounding.seconds
         return sounding
@@ -168,7 +168,7 @@ class VirtualProber:
         raise NotImplementedError
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """As long as the longest of them."""
+        """Ask for all items; together they take as long as the longest of them."""
         before, longest, answers = self._spent, 0.0, []
         for item in items:
             self._spent = before
@@ -200,7 +200,7 @@ class VirtualProber:
 
     @property
     def next_at(self) -> float:
-        """When the first measurement is over."""
+        """Return when the first measurement is over, in seconds; infinite where none is under way."""
         return min(self._dues, default=math.inf)
 
     def close(self) -> None:

@@ -79,7 +79,7 @@ class LinkFault(Fault):
         return reported | self._carried(hit, "after")
 
     def observe_undone(self, hit: FaultContext) -> Observation:
-        """Whether probes get through again."""
+        """Return whether probes get through again."""
         carried = self._carried(hit, "after")
         return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))} | carried
 
@@ -92,7 +92,7 @@ class LinkFault(Fault):
         return {f"{what}_{when}": float(count) for what, count in counts.items() if count is not None}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """What `took_effect` tells; a fault on a link that nobody uses has none."""
+        """Return what `took_effect` returns; a fault on a link that no node uses has no effect."""
         before, after = on.observed.get("bytes_before"), on.observed.get("bytes_after")
         if before is not None and after is not None:
             if not after:
@@ -104,13 +104,14 @@ class LinkFault(Fault):
         return self.took_effect(run, on)
 
     def _other_way(self) -> str:
-        """Where only links were aimed at: those with the same ends."""
+        """Return a hint at the links with the same ends in the other direction that were not aimed at; empty without
+        any."""
         others = [".".join(reversed(ends(link))) for link in self.targets if len(ends(link)) > 1]
         missed = [link for link in others if link not in self.targets]
         return f" (a link is named after who connects; it may be {', '.join(missed)})" if missed else ""
 
     def took_effect(self, run: Evidence, on: Injection) -> Effect:
-        """What the probes measured, in the toxic's own unit."""
+        """Judge it by what the probes measured, in the toxic's own unit."""
         value = on.observed.get(self.measures)
         if value is None:
             return Effect(False, "no probe noticed it")
@@ -146,11 +147,11 @@ class LinkFault(Fault):
         return hit.probe(link, 0, size) if self.direction == "upstream" else hit.probe(link, size)
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
-        """What a probe measured; None: nothing that this toxic would do."""
+        """Return what a probe measured; None: nothing that this toxic would do."""
         raise NotImplementedError
 
     def near(self, value: float) -> bool:
-        """Whether that is what was asked for."""
+        """Return whether the value is what was asked for."""
         return True
 
     def _through(self, hit: FaultContext, link: str) -> Observation:
@@ -173,11 +174,11 @@ class LinkFault(Fault):
         return ways + ("" if self.toxicity == 1 else f", {self.toxicity:.0%} of connections")
 
     def describe(self) -> str:
-        """What it does, for people."""
+        """Return what the fault does, in words for people."""
         return f"{names(self.targets)} {self.what()}{self._at_streams()} {self.describe_duration()}"
 
     def what(self) -> str:
-        """What is done to the link, for people."""
+        """Return what is done to the link, in words for people."""
         raise NotImplementedError
 
 

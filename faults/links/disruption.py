@@ -39,7 +39,7 @@ class SlowClose(LinkFault):
         return sounding.closing
 
     def near(self, value: float) -> bool:
-        """At least half of it; both ways it comes twice."""
+        """Return whether the value is at least half of the delay; both ways it comes twice."""
         return TOLERANCE * self.delay <= value <= (len(self.streams) + TOLERANCE) * self.delay + SLACK_S
 
     def what(self) -> str:
@@ -136,11 +136,12 @@ class Slicer(LinkFault):
         return (sounding.seconds - baseline) / _SLICES if sounding.answered else None
 
     def near(self, value: float) -> bool:
-        """At least half of it; pieces are smaller where reads end, and timers late."""
+        """Return whether the value is at least half of the delay; pieces are smaller where reads end, and timers
+        late."""
         return TOLERANCE * self.delay <= value <= 3 * self.delay + SLACK_S
 
     def what(self) -> str:
-        """In pieces."""
+        """Return that the data goes in pieces, in words for people."""
         return f"in pieces of {self.size} bytes, {show_seconds(self.delay)} apart"
 
 

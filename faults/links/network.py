@@ -183,8 +183,9 @@ class Partition(LinkFault):
             hit.cluster.enable_link(link)
 
     def took_effect(self, run: Evidence, on: Injection) -> Effect:
-        """How long nothing came through: from the loss of the connection to the next hello; one way: from one
-        contribution to the next. Where bytes are counted and nobody tells of connections, that no probe did."""
+        """Judge it by how long nothing came through: from the loss of the connection to the next hello; one way: from
+        one contribution to the next. Where bytes are counted and no event reports connections, judge it by no probe
+        getting through."""
         if not on.observed.get("ok"):
             return Effect(False, "a probe got through" if "ok" in on.observed else "no probe was made")
         if "bytes_before" in on.observed:
@@ -216,7 +217,7 @@ class Partition(LinkFault):
         return self.direction != "downstream"
 
     def attributes(self) -> Mapping[str, int]:
-        """For ever."""
+        """Return the toxic's attributes: it lasts for ever."""
         return {"timeout": 0}
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:

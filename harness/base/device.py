@@ -14,7 +14,7 @@ def best() -> Device:
 
 
 def missing(device: str) -> str:
-    """Why this device can't be used here; empty where it can. Imports torch where it must be asked."""
+    """Return why this device can't be used here; empty where it can. Imports torch where it must be asked."""
     if device == "cpu":
         return ""
     import torch

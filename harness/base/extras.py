@@ -46,7 +46,8 @@ def installing(extra: Extra) -> str:
 
 
 def _source() -> dict[str, Any]:
-    """What the installer has recorded of where this package came from (PEP 610); empty where it came from an index."""
+    """Return what the installer has recorded of where this package came from (PEP 610); empty where it came from an
+    index."""
     try:
         return dict(json.loads(distribution(_PACKAGE).read_text("direct_url.json") or "{}"))
     except (PackageNotFoundError, ValueError):

@@ -115,7 +115,7 @@ class _Connection:
             await asyncio.sleep(0)  # the loop's other tasks run between two requests that came together
 
     async def _event(self) -> object:
-        """What comes next: a request's head, a part of its body, its end, or the connection's."""
+        """Return what comes next: a request's head, a part of its body, its end, or the connection's."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 self._writer.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))

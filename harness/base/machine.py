@@ -35,7 +35,8 @@ _RESOURCES = ("cpu", "io", "memory")
 
 @dataclass(frozen=True)
 class Sample:
-    """What went on in the seconds up to now. Processors are counted as means: 1.5 is one and a half of them."""
+    """A sample of what went on in the seconds up to now. Processors are counted as means: 1.5 is one and a half of
+    them."""
 
     seconds: float
     cores: int
@@ -67,7 +68,7 @@ class Sample:
     """The longest time, in seconds, that a few bytes of the harness' own took to be on the run's disk."""
 
     def fields(self) -> dict[str, Any]:
-        """For the tape."""
+        """Return the sample's fields for the tape."""
         return {name: round(value, 3) for name, value in asdict(self).items()}
 
 
@@ -105,7 +106,7 @@ class MachineWatch:
         self._naps, self._syncs = _Naps(), _Syncs(folder)
 
     def look(self) -> Sample | None:
-        """What went on since the last look; None before a second has passed, and where it can't be told."""
+        """Return what went on since the last look; None before a second has passed, and where it is unknown."""
         if self._before is not None and self._clock() - self._before.at < _EVERY_S:
             return None
         before, now = self._before, self._read()

@@ -24,7 +24,8 @@ class Identity(NamedTuple):
 
 
 def identity(pid: int) -> Identity | None:
-    """Who has this pid now; None where nobody has it, or only what is left of one that ended."""
+    """Return the identity of the process that has this pid now; None where no process has it, or only what is left of
+    one that ended."""
     stat = _stat(pid)
     return Identity(pid, int(stat[19])) if stat and stat[0] not in "ZX" else None
 
@@ -48,7 +49,7 @@ def children(pid: int) -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """Who started a process, or has taken it over; 0 where there is none."""
+    """Return the pid of the process that started this one, or has taken it over; 0 where there is none."""
     stat = _stat(pid)
     return int(stat[1]) if stat else 0
 
@@ -80,8 +81,8 @@ def cpu_seconds_of_family(pids: Iterable[int]) -> dict[int, tuple[float, float]]
 
 
 def disk_bytes_of_family(pids: Iterable[int]) -> int:
-    """What these processes, and the children that each of them has waited for, have read from disks and written to be
-    stored there; nothing of those that are not ours to ask."""
+    """Return how many bytes these processes, and the children that each of them has waited for, have read from disks
+    and written to be stored there; nothing of those that are not ours to ask."""
     moved = 0
     for pid in pids:
         with suppress(OSError):
@@ -121,7 +122,7 @@ def file_limits(pid: int) -> tuple[int, int] | None:
 
 
 def carries(pid: int, token: str) -> bool:
-    """Whether a process was started with this token in its environment."""
+    """Return whether a process was started with this token in its environment."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -146,7 +147,8 @@ class Carriers:
         self._carries: dict[int, bool] = {}
 
     def among(self, but: Collection[int]) -> list[int]:
-        """All of them but these, which are not looked at: who was just forked still shows its parent's environment."""
+        """Return the pids of all of them but these, which are not looked at: a process that was just forked still shows
+        its parent's environment."""
         here = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - set(but)
         self._carries = {pid: self._carries[pid] if pid in self._carries else carries(pid, self._token) for pid in here}
         return [pid for pid, ours in self._carries.items() if ours]

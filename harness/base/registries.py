@@ -33,7 +33,7 @@ class Provider:
 
     @property
     def ours(self) -> bool:
-        """Whether these sources belong to it."""
+        """Return whether these sources belong to the provider."""
         return self.name == OURS
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Provider:
 
 
 class Provided(NamedTuple):
-    """What one entry point stands for."""
+    """The content that one entry point stands for."""
 
     name: str
     content: Any

@@ -50,7 +50,7 @@ def copy(tensors: Tensors) -> Tensors:
 
 
 def shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """Of every tensor."""
+    """Return the shape of every tensor, by its name."""
     return {name: array.shape for name, array in tensors.items()}
 
 

@@ -156,7 +156,7 @@ def between(low: float, high: float, words: str) -> AfterValidator:
 
 @dataclass(frozen=True)
 class Written:
-    """That a text has a form; who writes another one is told which, in words."""
+    """The form that a text must have; an error about another one says which, in words."""
 
     pattern: str
     words: str
@@ -174,7 +174,7 @@ class Written:
 
 
 def _written(pattern: str, what: str, *more: dict[str, Any]) -> WithJsonSchema:
-    """What editors are told: a string of this form, or one of the others."""
+    """Return the schema that editors read: a string of this form, or one of the others."""
     text = {"type": "string", "pattern": f"^\\s*{pattern}\\s*$", "description": what}
     return WithJsonSchema({"anyOf": [text, *more]} if more else text)
 
@@ -234,7 +234,7 @@ def show_bytes(value: float) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """With so many letters at the most; that something is missing is seen."""
+    """Shorten a text to `most` letters at the most; an ellipsis shows that something is missing."""
     return text if len(text) <= most else f"{text[:most - 1]}…"
 
 

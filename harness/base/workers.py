@@ -41,7 +41,7 @@ _Got = TypeVar("_Got", bound=Numbered, covariant=True)
 
 @dataclass(frozen=True)
 class Task(Generic[Job, Result]):
-    """What is done with every job."""
+    """The work that is done with every job."""
 
     act: Callable[[Job], Result]
     """Never raises."""
@@ -50,7 +50,7 @@ class Task(Generic[Job, Result]):
 
 
 class Workers(Protocol[_Given, _Got]):
-    """Who does them."""
+    """The workers that do the jobs."""
 
     def run(self, jobs: Sequence[_Given]) -> Iterator[_Got]:
         """The results, in any order. A worker that dies loses none."""
@@ -84,7 +84,7 @@ class WorkerProcesses(Generic[Job, Result]):
         self._deaths = 0
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Result]:
-        """As they come.
+        """Yield the results as they come.
 
         Raises:
             WorkersError: workers die again and again.
@@ -139,7 +139,7 @@ class Ray(Generic[Job, Result]):
         self._remote = ray.remote(max_retries=-1, num_cpus=1)(_done)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Result]:
-        """As they come."""
+        """Yield the results as they come."""
         texts = [job.model_dump_json() for job in jobs]
         waiting = [self._remote.remote(self._task, texts[at:at + _CHUNK]) for at in range(0, len(texts), _CHUNK)]
         while waiting:
@@ -153,7 +153,7 @@ class Ray(Generic[Job, Result]):
 
 
 def workers_for(task: Task[Job, Result], jobs: int, where: str = "local", address: str = "") -> Workers[Job, Result]:
-    """Those that a command's options ask for. `where`: local, or ray.
+    """Return the workers that a command's options ask for. `where`: local, or ray.
 
     Raises:
         WorkersError: they can't be had.

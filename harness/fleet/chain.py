@@ -44,7 +44,8 @@ def _walked(following: Indices) -> Indices:
 
 def _put_right(following: Indices, starts: list[int], limits: list[int], left_to: list[int], met: NDArray[np.bool_]
                ) -> None:
-    """Of each block, in turn: what was met up to where the walk from the true entry meets the other is not true."""
+    """Put right each block, in turn: what was met up to where the walk from the true entry meets the other is not
+    true."""
     entry = 0
     for start, limit, left in zip(starts, limits, left_to, strict=True):
         at, true = entry, []

@@ -91,7 +91,7 @@ class Fleet(BaseModel):
 
     @property
     def slices(self) -> int:
-        """How many there are."""
+        """Return how many slices there are."""
         return max(1, round(self.chips / self.slice_chips))
 
     @property
@@ -101,7 +101,7 @@ class Fleet(BaseModel):
 
     @property
     def groups(self) -> int:
-        """How many train by themselves."""
+        """Return how many groups train by themselves."""
         return self.learners if self.mode == "decoupled" else 1
 
     @property
@@ -111,7 +111,7 @@ class Fleet(BaseModel):
 
     @property
     def interruptions_per_s(self) -> float:
-        """Of the whole fleet, on average: slices that are away don't fail."""
+        """Return the interruptions per second of the whole fleet, on average: slices that are away don't fail."""
         return self.slices / (self.slice_mtbf + self.away_s)
 
     @property

@@ -20,7 +20,7 @@ Signs = NDArray[np.int8]
 
 
 class GroupRules(NamedTuple):
-    """How a group goes on."""
+    """The rules by which a group goes on."""
 
     needed: int
     """Slices without which it can't train."""
@@ -53,7 +53,7 @@ def rules_of(fleet: Fleet, slices: int, pace: float) -> GroupRules:
 
 
 class Events(NamedTuple):
-    """What happens to a group, by time. All of shape (events,)."""
+    """The events that happen to a group, by time. All of shape (events,)."""
 
     times: Floats
     """Seconds, ascending."""
@@ -65,7 +65,7 @@ class Events(NamedTuple):
 
 @dataclass
 class Accounts:
-    """What became of a group's time, in slice-seconds; together they are all slices times the horizon."""
+    """The uses of a group's time, in slice-seconds; together they are all slices times the horizon."""
 
     useful: float = 0.0
     """As chips of nominal pace would have needed."""
@@ -109,7 +109,7 @@ def trained(rules: GroupRules, slices: int, at_first: int, events: Events, horiz
 
 
 class _Pauses(NamedTuple):
-    """When a group stands, ascending."""
+    """The times at which a group stands, ascending."""
 
     begins: Indices
     """Events at which it stops."""
@@ -120,7 +120,7 @@ class _Pauses(NamedTuple):
 
 
 class _Integral:
-    """Of what is constant from each time to the next."""
+    """The integral of a function that is constant from each time to the next."""
 
     def __init__(self, times: Floats, heights: Floats) -> None:
         self._times, self._heights = times, heights
@@ -128,7 +128,7 @@ class _Integral:
         self.all = float(self._sums[-1])
 
     def times(self, factors: Floats | float) -> _Integral:
-        """Of the same with all heights multiplied."""
+        """Return the integral of the same function with all heights multiplied."""
         return _Integral(self._times, self._heights * factors)
 
     def of(self, pauses: _Pauses) -> Floats:

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 
 class Course(NamedTuple):
-    """Of some slices, up to the horizon: when one is lost, and when one is back."""
+    """The course of some slices, up to the horizon: when one is lost, and when one is back."""
 
     times: Floats
     """Seconds, ascending, of shape (events,)."""
@@ -63,20 +63,21 @@ def _by_time(times: Floats, horizon: float) -> NDArray[np.intp]:
 
 
 class _Life:
-    """How long a slice is in service."""
+    """The time for which a slice is in service."""
 
     def __init__(self, mean_s: float, shape: float) -> None:
         self._mean, self._shape, self._scale = mean_s, shape, mean_s / math.gamma(1 + 1 / shape)
 
     def whole(self, size: int, chance: np.random.Generator) -> Floats:
-        """From when it was put in service on."""
+        """Draw times in seconds, from when a slice was put in service on; of shape (size,)."""
         if self._shape == 1:
             return chance.exponential(self._mean, size)
         return self._scale * chance.weibull(self._shape, size)
 
     def left(self, size: int, chance: np.random.Generator) -> Floats:
-        """From any moment of it on (the stationary renewal process): a part, uniform, of a time that is drawn in
-        proportion to its length. Of a Weibull variable x drawn so, x^shape is a gamma variable."""
+        """Draw times in seconds, of shape (size,), from any moment in service on (the stationary renewal process): a
+        part, uniform, of a time that is drawn in proportion to its length. Of a Weibull variable x drawn so, x^shape is
+        a gamma variable."""
         if self._shape == 1:
             return chance.exponential(self._mean, size)
         lengths = chance.standard_gamma(1 + 1 / self._shape, size) ** (1 / self._shape)

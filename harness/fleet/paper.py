@@ -59,7 +59,7 @@ def fitted(base: Fleet | None = None) -> Fleet:
 
 
 def swept(base: Fleet) -> list[Fleet]:
-    """Every way to train of the table with each of these numbers of chips, way by way."""
+    """Return a fleet for every way to train of the table with each of these numbers of chips, way by way."""
     ways = dict.fromkeys((cell.mode, cell.learners) for cell in PUBLISHED)
     return [fleet_of(PublishedCell(chips, mode, learners, 0.0), base) for mode, learners in ways for chips in SWEPT]
 

@@ -34,7 +34,7 @@ class Trial(Numbered):
 
 
 class TriedReplications(Numbered):
-    """What became of each of them."""
+    """The outcomes of the replications of a trial."""
 
     outcomes: tuple[ReplicationOutcome, ...]
 
@@ -50,7 +50,7 @@ class Estimate(BaseModel):
 
 
 class Summary(BaseModel):
-    """Of all replications of a fleet, in shares of its time."""
+    """The summary of all replications of a fleet, in shares of its time."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class Summary(BaseModel):
 
 
 def try_all(trial: Trial) -> TriedReplications:
-    """What a worker does."""
+    """Simulate all fleets of a trial: a worker does this."""
     outcomes = tuple(simulate(fleet, trial.horizon, trial.seed) for fleet in trial.fleets)
     return TriedReplications(number=trial.number, outcomes=outcomes)
 
@@ -105,7 +105,8 @@ def _summed_up(fleet: Fleet, outcomes: Sequence[ReplicationOutcome]) -> Summary:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """With Student's quantile by the first terms of its expansion in the normal one (Abramowitz and Stegun 26.7.5)."""
+    """Return the mean and its confidence interval's half width, with Student's quantile by the first terms of its
+    expansion in the normal one (Abramowitz and Stegun 26.7.5)."""
     if len(values) < 2:
         return Estimate(mean=mean(values), half=None)
     z, free = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2), len(values) - 1

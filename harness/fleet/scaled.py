@@ -31,17 +31,17 @@ class Scaled(NamedTuple):
 
     @property
     def up(self) -> float:
-        """From when a peer is back to its next failure, on average."""
+        """Return the time in seconds from when a peer is back to its next failure, on average."""
         return self.fleet.mtbf
 
     @property
     def outage(self) -> float:
-        """For which a peer is away that has failed."""
+        """Return the time in seconds for which a peer that has failed is away."""
         return self.fleet.repair
 
     @property
     def stands(self) -> float:
-        """For which an elastic group stands when a peer goes, and when it is back."""
+        """Return the time in seconds for which an elastic group stands when a peer goes, and when it is back."""
         return self.fleet.shrink
 
 

@@ -62,7 +62,7 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
 
 def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
               ) -> Iterator[tuple[Floats, Signs]]:
-    """Of each group its events: times and steps."""
+    """Yield the events of each group: times and steps."""
     if groups == 1:
         yield course.times, course.steps
         return
@@ -76,7 +76,8 @@ def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
 
 
 def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
-    """Of the slowest of so many chips: the largest of n exponential variables, drawn by its distribution function."""
+    """Return the pace of the slowest of so many chips, as a share of the nominal pace, by the largest of n exponential
+    variables, drawn by its distribution function."""
     if not fleet.spread:
         return 1.0
     return 1 / (1 - fleet.spread * math.log(-math.expm1(math.log(chance.random()) / chips)))

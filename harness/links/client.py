@@ -121,7 +121,7 @@ class Links:
         self._expect(asked, {"upstream": upstream}, self._show(link, asked))
 
     def enabled(self, link: str) -> bool:
-        """Whether a link lets connections in.
+        """Return whether a link lets connections in.
 
         Raises:
             LinkError: see `Links`; status 404 where there is no such link.

@@ -31,7 +31,7 @@ class Metrics:
         return self._traffic.setdefault((direction, listener, proxy, upstream), LinkTraffic())
 
     def as_text(self) -> str:
-        """All counters in Prometheus' text format."""
+        """Return all counters in Prometheus' text format."""
         return "".join(self._family(field) for field in ("received", "sent"))
 
     def _family(self, field: str) -> str:

@@ -13,7 +13,7 @@ _CATCH_UP_S = 0.1  # how much lateness (a timer's, a stalled receiver's) a rate 
 
 
 class Pace:
-    """When the bytes of one direction of one connection may go on, given the toxics that hit it.
+    """The moments at which the bytes of one direction of one connection may go on, given the toxics that hit it.
 
     Times are seconds of the caller's monotonic clock, which is never read here. Delays add up, the lowest
     rate, the smallest slice and the longest gap win: the order in which toxics were added makes no difference.
@@ -63,7 +63,7 @@ class Pace:
         return self._carried >= self._limit
 
     def slice(self, available: int) -> int:
-        """How many of a chunk's `available` bytes go on next, at once; none where a data limit is exhausted.
+        """Return how many of a chunk's `available` bytes go on next, at once; none where a data limit is exhausted.
 
         Draws the slices' variation, so ask once per slice.
         """
@@ -72,11 +72,11 @@ class Pace:
         return int(min(available, trickle, max(0, self._limit - self._carried), *sizes))
 
     def ready_at(self, arrival: float) -> float:
-        """When a chunk that came at `arrival` has been delayed; draws the jitter, so ask once per chunk."""
+        """Return when a chunk that came at `arrival` has been delayed; draws the jitter, so ask once per chunk."""
         return arrival + sum(toxic.delay_s(self._rng) for toxic in self._toxics)
 
     def release_at(self, ready: float, size: int, now: float) -> float:
-        """When `size` bytes that are ready at `ready` have passed the rate limit and the gap before them."""
+        """Return when `size` bytes that are ready at `ready` have passed the rate limit and the gap before them."""
         if math.isinf(self._rate) and not self._gap_s:
             return ready
         if self._rate == 0:

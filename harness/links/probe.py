@@ -10,7 +10,7 @@ PROBE_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class Sounding:
-    """What became of a question."""
+    """The outcome of a question."""
 
     end: Literal["answered", "refused", "reset", "closed", "silent"]
     """`refused`: no connection; `reset`, `closed`: it ended before the answer was whole; `silent`: nothing came."""
@@ -23,5 +23,5 @@ class Sounding:
 
     @property
     def answered(self) -> bool:
-        """Whether the whole answer came."""
+        """Return whether the whole answer came."""
         return self.end == "answered"

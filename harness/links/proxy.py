@@ -194,7 +194,7 @@ class Proxy:
 
     @property
     def enabled(self) -> bool:
-        """Whether it listens."""
+        """Return whether the proxy listens."""
         return self._listening is not None
 
     def reserve(self, listen: str) -> None:

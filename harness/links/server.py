@@ -26,7 +26,7 @@ _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
 def refused(request: HttpRequest) -> str | None:
-    """Why this request isn't let in; None where it is."""
+    """Return why this request isn't let in; None where it is."""
     if any(agent.startswith("Mozilla/") for agent in request.values(b"user-agent")):
         return "User agent not allowed"
     if not all(re.fullmatch(_LOCAL, host, re.IGNORECASE) for host in request.values(b"host") or [""]):

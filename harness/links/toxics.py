@@ -35,7 +35,7 @@ _DELAYED_WINDOW = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Attributes:
-    """What a toxic does to the bytes of one direction; the neutral base of all types."""
+    """The effect of a toxic on the bytes of one direction; the neutral base of all types."""
 
     window_bytes: ClassVar[int] = PLAIN_WINDOW  # that may be under way in one direction of a connection
     swallows: ClassVar[bool] = False  # no byte gets through

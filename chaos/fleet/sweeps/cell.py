@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Cell(Numbered):
-    """What is run."""
+    """The description of one run of a sweep."""
 
     number: int = 0
     """`measured` gives it."""
@@ -34,7 +34,8 @@ class Cell(Numbered):
 
 
 class Measured(Numbered):
-    """From the steady state, or from the first fault, to the end of training or to the deadline."""
+    """The results of a cell, measured from the steady state, or from the first fault, to the end of training or to the
+    deadline."""
 
     tokens_per_s: float
     """Merged."""
@@ -49,7 +50,7 @@ class Measured(Numbered):
 
     @property
     def excess(self) -> float | None:
-        """At the end of the budget; None: it was not reached."""
+        """Return the excess loss at the end of the budget; None: it was not reached."""
         return self.curve[-1][1] if self.finished else None
 
     def learned(self, seconds: float) -> float:
@@ -58,7 +59,7 @@ class Measured(Numbered):
 
 
 def measure(cell: Cell) -> Measured:
-    """What a worker does.
+    """Run a cell and return what was measured: a worker does this.
 
     Raises:
         pydantic.ValidationError: no cluster can be like that.

@@ -46,7 +46,7 @@ class FailedShare(BaseModel):
 
 
 class FailedShareRow(NamedTuple):
-    """Of a mode, while so many are gone."""
+    """The results of a mode while a number of its learners is gone."""
 
     mode: Way
     gone: int

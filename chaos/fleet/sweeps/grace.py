@@ -53,7 +53,7 @@ class Grace(BaseModel):
 
 
 class GraceRow(NamedTuple):
-    """Of a gamma and a rate, means over the runs."""
+    """The results for a gamma and a rate, means over the runs."""
 
     gamma: float
     rate: float

@@ -59,7 +59,7 @@ class WanRound(NamedTuple):
 
 
 class WanRow(NamedTuple):
-    """And what was measured there."""
+    """A place, and what was measured there."""
 
     place: WanRound
     kept: dict[Way, float]

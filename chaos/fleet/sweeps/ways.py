@@ -48,5 +48,5 @@ def links(rate: float, rtt: float, lasts: float, shared: bool = False) -> list[d
 
 
 def words(way: Way) -> str:
-    """What people call it."""
+    """Return what people call this way to train."""
     return {"data_parallel": "data parallel", "elastic_data_parallel": "elastic", "diloco": "DiLoCo"}.get(way, way)
