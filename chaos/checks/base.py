@@ -221,9 +221,14 @@ def need(condition: object, why: str, change: str = "") -> None:
         raise Unknown(why, change)
 
 
+def from_logs(history: History) -> bool:
+    """Return whether the event log is made from what nodes print, and not written by themselves."""
+    return not history.plan.trainer.writers
+
+
 def no_round_reported(history: History) -> bool:
     """Return whether rounds are read from what workers print and none was found there: they may well have trained."""
-    return not history.plan.trainer.writers and not history.tape.has(Step)
+    return from_logs(history) and not history.tape.has(Step)
 
 
 def longer(history: History) -> str:

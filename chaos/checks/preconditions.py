@@ -6,7 +6,7 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from diloco_chaos.chaos.checks.base import Doubt, no_round_reported
+from diloco_chaos.chaos.checks.base import Doubt, from_logs, no_round_reported
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
@@ -39,7 +39,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if silent := _never_reported(history):
         return silent
     if _over_too_soon(history) is not None:
-        return Doubt("training was over before its budget of tokens was spent") if _says_itself(history) else Doubt()
+        return Doubt() if from_logs(history) else Doubt("training was over before its budget of tokens was spent")
     if history.zero is None:
         return Doubt(f"there never was a steady state: {history.plan.trainer.counting.unsteady}"
                      f"{_silent_workers(history)}")
@@ -57,7 +57,7 @@ def ended_early(history: History) -> Doubt:
     on.
     """
     over = _over_too_soon(history)
-    if over is None or _says_itself(history):
+    if over is None or not from_logs(history):
         return Doubt()
     return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
                  f"{_silent_workers(history)}",
@@ -72,11 +72,6 @@ def _over_too_soon(history: History) -> int | None:
     return done if done is not None and done < history.plan.cluster.budget_tokens else None
 
 
-def _says_itself(history: History) -> bool:
-    """Return whether nodes write the event log themselves, and it is not made from what they print."""
-    return bool(history.plan.trainer.writers)
-
-
 def _never_reported(history: History) -> Doubt:
     """Return a doubt where all workers have ended in good order, and nothing is known of what they did."""
     exits = [event.status for event in history.tape.of(Exit, node="harness")
@@ -89,7 +84,7 @@ def _never_reported(history: History) -> Doubt:
 
 def _silent_workers(history: History) -> str:
     """Name the workers in whose logs no round was found, and say how to find out why; empty where there are none."""
-    if history.zero is not None or _says_itself(history):
+    if history.zero is not None or not from_logs(history):
         return ""
     heard = {node for node, _ in history.steps}
     started = {event.target for event in history.tape.of(Spawn, node="harness")}

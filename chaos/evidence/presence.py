@@ -50,7 +50,7 @@ class Presence:
         self.history = history
         self._names = history.plan.cluster.names
         self._newest: dict[str, int] = {}
-        nodes = [*self._names, *filter(None, [history.plan.trainer.coordinator])]
+        nodes = [*self._names, *filter(None, [history.coordinator])]
         self._changes: dict[str, list[tuple[float, str]]] = {name: [(0.0, "not started")] for name in nodes}
         signs = history.plan.trainer.counting.signs
         for event in history.tape.of(Spawn, Exit, Hello, Lost, Ready, Resumed, Merge, *signs):

@@ -44,7 +44,7 @@ def why(presence: Presence, start: float, end: float) -> list[str]:
     longest = max(worst, key=lambda moment: moment.end - moment.start)
     away = {absence.node for absence in longest.absent}
     left = len(cluster.names) - len(away - {history.coordinator})
-    if history.plan.trainer.coordinator is None:
+    if history.coordinator is None:
         head = f"{left} of {len(cluster.names)} workers were there"
     elif history.coordinator in away:
         head = "the syncer was away"
@@ -60,7 +60,7 @@ def _blocked(history: History, moment: Moment) -> bool:
     node was absent."""
     away = {absence.node for absence in moment.absent}
     cluster = history.plan.cluster
-    if history.plan.trainer.coordinator is None:
+    if history.coordinator is None:
         return bool(away)
     return history.coordinator in away or len(cluster.names) - len(away) < cluster.learners_needed
 
@@ -154,7 +154,7 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
-        those = "all" if history.plan.trainer.coordinator is None else "enough"
+        those = "all" if history.coordinator is None else "enough"
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
@@ -190,12 +190,11 @@ def _causes(presence: Presence, verdict: Verdict) -> list[str]:
 
 def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Return why a node that is hit costs the others, where that is how the mode works."""
-    trainer = history.plan.trainer
-    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or trainer.coordinator is None:
+    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.coordinator is None:
         return []
     zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
-    return [f"{trainer.algorithm}: every learner waits for all others, so that one costs all"
+    return [f"{history.plan.trainer.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
 
 

@@ -17,6 +17,8 @@ from http import HTTPStatus
 
 import h11
 
+from diloco_chaos.harness.base.crowd import Crowd
+
 _METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"}
 _MAX_BODY = 64 * 1024
 _MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
@@ -64,19 +66,16 @@ async def serve(host: str, port: int, answer: Callable[[HttpRequest], Reply], id
     Raises:
         OSError: the port is taken.
     """
-    connections: dict[asyncio.StreamWriter, None] = {}  # in the order in which they were opened
+    crowd = Crowd[asyncio.StreamWriter](most_open)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(connections) >= most_open:
-            oldest = next(iter(connections))
-            del connections[oldest]
+        if (oldest := crowd.enter(writer)) is not None:
             oldest.transport.abort()
-        connections[writer] = None
         try:
             with suppress(ConnectionError, TimeoutError):
                 await _Connection(reader, writer, answer, idle_s).converse()
         finally:
-            connections.pop(writer, None)
+            crowd.leave(writer)
             writer.transport.abort()
 
     return await asyncio.start_server(connected, host, port, backlog=128)

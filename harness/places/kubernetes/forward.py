@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from diloco_chaos.harness.base.open_sockets import OpenSockets
+from diloco_chaos.harness.base.crowd import OpenSockets
 
 _CHUNK = 1 << 16
 _LOOPBACK = "127.0.0.1"

@@ -21,19 +21,21 @@ class Counting:
     """What to change for a longer run."""
     unsteady: str
     """Why there is no steady state, where there is none."""
+    loss: str
+    """The heading of a loss curve."""
+    loss_by: str
+    """What a loss curve is drawn by."""
+    axis: tuple[str, float]
+    """The unit of that axis, and how many tokens, or rounds, one of it is."""
     signs: tuple[type[Event], ...] = ()
     """Events by which a worker shows that it works, beside those that are signs with every trainer."""
     steps_for_pace: float = math.inf
     """So many steps before the first fault tell a worker's pace where there is no nominal one; infinite: none do."""
-    loss: str = "Held-out loss"
-    """The heading of a loss curve."""
-    loss_by: str = "processed tokens"
-    """What a loss curve is drawn by."""
-    axis: tuple[str, float] = ("million tokens", 1e6)
-    """The unit of that axis, and how many tokens, or rounds, one of it is."""
 
 
-TOKENS = Counting("tokens", "learner", "learners per merge", "a larger `budget`",
-                  "the cluster never merged from every learner")
-ROUNDS = Counting("rounds", "worker", "workers a round", "more `rounds`", "not every worker had a part in a round",
-                  (Step,), 8, "Loss", "rounds", ("rounds", 1))
+TOKENS = Counting("tokens", worker="learner", contributors="learners per merge", longer="a larger `budget`",
+                  unsteady="the cluster never merged from every learner", loss="Held-out loss",
+                  loss_by="processed tokens", axis=("million tokens", 1e6))
+ROUNDS = Counting("rounds", worker="worker", contributors="workers a round", longer="more `rounds`",
+                  unsteady="not every worker had a part in a round", loss="Loss", loss_by="rounds", axis=("rounds", 1),
+                  signs=(Step,), steps_for_pace=8)

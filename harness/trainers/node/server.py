@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from diloco_chaos.harness.base.crowd import Crowd
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.writing import TapeWriter
@@ -16,13 +17,16 @@ from diloco_chaos.harness.trainers.core.roles import Coordinator
 from diloco_chaos.harness.trainers.node.driver import Driver
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 from diloco_chaos.harness.trainers.node.refusals import STRANGER, Refusals
-from diloco_chaos.harness.trainers.node.unauthenticated import HELLO_S, MOST, Lobby
 from diloco_chaos.harness.trainers.storage.workings import Workings
 from diloco_chaos.harness.trainers.wire.frames import MAX_HEADER, Decoder, FrameError
 from diloco_chaos.harness.trainers.wire.messages import Echo, Introduction, Message, Probe, Refused
 from diloco_chaos.harness.trainers.wire.token import matches
 from diloco_chaos.harness.trainers.wire.traffic import TrafficCounter
 
+HELLO_S = 5.0
+"""A first frame with the run's token is due within so long."""
+MOST = 64
+"""Connections that wait for it at the same time: strangers take neither memory nor descriptors that the run needs."""
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
 _LOOK_S = 0.01
@@ -39,7 +43,7 @@ class ServerDriver(Driver):
         self._server_core, self._token = core, token
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._names: dict[int, str] = {}  # of those who were admitted
-        self._lobby, self._refusals = Lobby(), Refusals(tape.record, self.now)
+        self._lobby, self._refusals = Crowd[int](MOST), Refusals(tape.record, self.now)
         self._numbers = count(1)
         self._traffic = TrafficCounter()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from itertools import count
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello
 from diloco_chaos.harness.trainers.node import server
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
-from diloco_chaos.harness.trainers.node.server import ServerDriver
-from diloco_chaos.harness.trainers.node.unauthenticated import MOST, Lobby
+from diloco_chaos.harness.trainers.node.server import MOST, ServerDriver
 from diloco_chaos.harness.trainers.wire.frames import MAX_HEADER, PREFIX, Decoder, encode
 from diloco_chaos.harness.trainers.wire.messages import Echo, Probe
 
@@ -181,14 +179,3 @@ def test_a_probe_is_answered_when_all_of_it_has_come(tmp_path, filling):
         [(message, _)] = list(Decoder(MESSAGES).feed(await reader.read(1 << 16)))
         assert isinstance(message, Echo)
     served(tmp_path, scene)
-
-
-def test_the_oldest_goes_first_and_who_left_does_not_count():
-    lobby, numbers = Lobby(2), count(1)
-    assert lobby.enter(next(numbers)) is None
-    assert lobby.enter(next(numbers)) is None
-    lobby.leave(1)
-    assert lobby.enter(next(numbers)) is None
-    assert lobby.enter(next(numbers)) == 2
-    lobby.leave(2)
-    assert lobby.enter(next(numbers)) == 3

@@ -1,10 +1,11 @@
 """Of too many connections the oldest has to go."""
 
 import socket
+from itertools import count
 
 import pytest
 
-from diloco_chaos.harness.base.open_sockets import OpenSockets
+from diloco_chaos.harness.base.crowd import Crowd, OpenSockets
 
 
 @pytest.fixture
@@ -49,3 +50,14 @@ def test_one_that_was_closed_already_keeps_nobody_out(pairs):
     pairs[0][0].close()
     crowd.enter(pairs[1][0])
     assert not over(pairs[1])
+
+
+def test_the_oldest_goes_first_and_who_left_does_not_count():
+    crowd, numbers = Crowd(2), count(1)
+    assert crowd.enter(next(numbers)) is None
+    assert crowd.enter(next(numbers)) is None
+    crowd.leave(1)
+    assert crowd.enter(next(numbers)) is None
+    assert crowd.enter(next(numbers)) == 2
+    crowd.leave(2)
+    assert crowd.enter(next(numbers)) == 3
