@@ -71,15 +71,16 @@ coverage: setup
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov diloco_chaos \
 	  --cov-report term:skip-covered --no-cov-on-fail
 
+REPORT := -rfE -o junit_family=xunit1 --junitxml
 # Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run
 # alone. What fails keeps no later part from being run; $(1) says which scenarios.
 define TESTS
 @mkdir -p build/tests; rm -f build/tests/*.xml; status=0; \
-$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile -rfE --junitxml build/tests/unit.xml || status=$$?; \
-$(BIN)/pytest tests/alone -rfE --junitxml build/tests/alone.xml || status=$$?; \
+$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile $(REPORT) build/tests/unit.xml || status=$$?; \
+$(BIN)/pytest tests/alone $(REPORT) build/tests/alone.xml || status=$$?; \
 $(BIN)/pytest scenarios $(1) --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS) --chaos-runs $(RUNS) \
-  -rfE --junitxml build/tests/scenarios.xml || status=$$?; \
-$(BIN)/python tests/support/summary.py build/tests/unit.xml build/tests/alone.xml build/tests/scenarios.xml; exit $$status
+  $(REPORT) build/tests/scenarios.xml || status=$$?; \
+$(BIN)/python tests/support/summary.py build/tests/unit.xml build/tests/alone.xml build/tests/scenarios.xml || status=$$?; exit $$status
 endef
 
 test: setup

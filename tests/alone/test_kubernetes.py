@@ -28,7 +28,7 @@ def settings():
     except ClusterError as error:
         if os.environ.get("DILOCO_CHAOS_REQUIRE_KUBERNETES"):
             pytest.fail(f"there is no Kubernetes: {error}", pytrace=False)
-        pytest.skip(f"there is no Kubernetes: {error}")
+        pytest.skip(f"there is no Kubernetes: {error}; docker/kubernetes.sh brings one up (docs/beyond-one-host.md)")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def settings():
     except ClusterError as error:
         if os.environ.get("DILOCO_CHAOS_REQUIRE_SLURM"):
             pytest.fail(f"there is no Slurm: {error}", pytrace=False)
-        pytest.skip(f"there is no Slurm: {error}")
+        pytest.skip(f"there is no Slurm: {error}; docker/slurm.sh brings one up (docs/beyond-one-host.md)")
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
-"""What `make test` says at its end: what failed, what was skipped and how to have it run, and the slowest tests.
+"""What `make test` says at its end: what failed, what was skipped and why, and the slowest tests.
 
     python tests/support/summary.py REPORT.xml ...
 
-A report is pytest's own, of `--junitxml`; where one is missing, its part was not run.
+A report is pytest's own, of `--junitxml` in its form `xunit1`, which names files; where one is missing, its part did
+not come to its end. The reason that a test gives for being skipped says how to have it run.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,16 +16,6 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 _SLOWEST = 20
-_REMEDIES = {
-    r"restart the engine": "DILOCO_CHAOS_ENGINE_RESTART=COMMAND",
-    r"engine|image|[Cc]ompose": "`docker/engine.sh start FOLDER` as root, then `docker/offline.sh` for the images",
-    r"toxiproxy-server|real server": "DILOCO_CHAOS_TOXIPROXY=PATH of a toxiproxy-server",
-    r"Kubernetes": "`docker/kubernetes.sh`, and docs/beyond-one-host.md",
-    r"Slurm": "`docker/slurm.sh`, and docs/beyond-one-host.md",
-    r"Chromium": "install chromium",
-    r"musl": "install musl-tools",
-    r"DILOCO_CHAOS_INSTALLED": "`.ci/run wheel`"}
-"""A part of a reason -> how to have the test run."""
 
 
 class Test(NamedTuple):
@@ -48,7 +38,7 @@ def tests(report: Path) -> Iterator[Test]:
     for case in ElementTree.parse(report).iter("testcase"):
         skipped = case.find("skipped")
         why = "" if skipped is None else (skipped.get("message") or "no reason").partition("\n")[0]
-        yield Test(f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}", float(case.get("time", 0)),
+        yield Test(f"{case.get('file')}::{case.get('name')}", float(case.get("time", 0)),
                    case.find("failure") is not None or case.find("error") is not None, why)
 
 
@@ -60,10 +50,7 @@ def summary(done: list[Test], missing: list[str]) -> Iterator[str]:
     skipped = Counter(test.skipped for test in done if test.skipped)
     if skipped:
         yield f"{skipped.total():,} were skipped:"
-    for why, count in skipped.most_common():
-        yield f"  {count:4}  {why}"
-        remedy = next((words for sign, words in _REMEDIES.items() if re.search(sign, why)), "")
-        yield from [f"        to have them run: {remedy}"] if remedy else []
+    yield from (f"  {count:4}  {why}" for why, count in skipped.most_common())
     failed = [test.name for test in done if test.failed]
     yield f"{len(failed)} failed{':' if failed else ', ' + ('all' if not skipped else 'the rest') + ' passed'}"
     yield from (f"  {name}" for name in failed)

@@ -12,7 +12,7 @@ import pytest
 
 @pytest.mark.parametrize("number", range(3))
 def test_in_a_container(number):
-    pytest.skip("no engine for containers: it does not answer\\nin three lines")
+    pytest.skip("no engine for containers: start it\\nin three lines")
 
 def test_broken():
     assert False
@@ -26,8 +26,8 @@ def test_whole():
 def report(tmp_path):
     """A report of pytest's on tests that pass, fail and are skipped."""
     (tmp_path / "test_outcomes.py").write_text(OUTCOMES)
-    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", "unit.xml"],
-                   cwd=tmp_path, check=False, capture_output=True)
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1",
+                    "--junitxml", "unit.xml"], cwd=tmp_path, check=False, capture_output=True)
     return tmp_path / "unit.xml"
 
 
@@ -36,11 +36,10 @@ def summary(*reports):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_it_says_what_was_skipped_why_and_how_to_have_it_run(report):
+def test_it_says_once_what_was_skipped_and_why(report):
     status, said = summary(report)
     assert status == 0
-    assert "3 were skipped:\n     3  no engine for containers: it does not answer\n        to have them run: " \
-           "`docker/engine.sh start FOLDER`" in said
+    assert "3 were skipped:\n     3  no engine for containers: start it\n" in said
 
 
 def test_it_names_what_failed_and_the_slowest(report):

@@ -264,7 +264,7 @@ def test_a_harness_that_is_killed_in_the_middle_of_a_fault_leaves_nothing(harnes
     assert gone(one, tmp_path) == []
 
 
-@pytest.mark.skipif(not os.environ.get(link_server.VARIABLE), reason="no real toxiproxy-server is named")
+@pytest.mark.skipif(not os.environ.get(link_server.VARIABLE), reason="DILOCO_CHAOS_TOXIPROXY names no toxiproxy-server")
 def test_the_real_toxiproxy_server_goes_with_its_harness(harness, tmp_path):
     one = harness({"kind": "latency", "at": "0s", "for": "60s", "targets": ["syncer"]},
                   toxiproxy=os.environ[link_server.VARIABLE])

@@ -12,7 +12,7 @@ from diloco_chaos.chaos.report.model import model_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None and not os.environ.get("DILOCO_CHAOS_REQUIRE_BROWSER"):
-    pytest.skip("no Chromium on this machine", allow_module_level=True)
+    pytest.skip("no Chromium on this machine: install chromium", allow_module_level=True)
 
 
 @pytest.fixture
