@@ -37,8 +37,8 @@ from diloco_chaos.harness.trainers.core.programs import (
 )
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 
-_TAKEN = {"harness": "what the harness does", ROUNDS: "rounds", "links": "the links' proxy"}
-"""Names of files of the event log, or of logs, that no node can have."""
+_TAKEN = {"harness": "the harness' own events", ROUNDS: "the rounds", "links": "the log of the links' server"}
+"""Name of a file in a run's folder -> what is in it: no node can have that name."""
 _NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 _BASELINE = "baseline"
 _MOST_NODES = 64
@@ -258,8 +258,8 @@ class CommandSettings(SimpleSettings):
             if names.count(name) > 1:
                 raise MisfitError(Misfit("nodes", f"nodes: two nodes are called {name!r}"))
             if name in _TAKEN:
-                raise MisfitError(Misfit("nodes", f"nodes: {name!r} is the event log's own name for {_TAKEN[name]}: "
-                                                  f"call the node by another name"))
+                raise MisfitError(Misfit("nodes", f"nodes: a node can't be called {name!r}, because the run's folder "
+                                                  f"has {_TAKEN[name]} under that name: choose another one"))
         if len(names) > _MOST_NODES:
             raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_NODES} are the most"))
         if len(names) > _MOST_CAUGHT and any(spec.peers == "caught" for spec in self.nodes.values()):
