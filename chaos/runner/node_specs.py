@@ -9,6 +9,7 @@ from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.places.base import OF_MACHINES, NodeSpec
 from diloco_chaos.harness.record.storage.disk import STATE
+from diloco_chaos.harness.trainers.api.trainer import Role
 from diloco_chaos.harness.trainers.core.programs import filled
 
 
@@ -35,12 +36,14 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.trainer.stored_bytes() if full else 0
 
-    def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
+    def spec(name: str, role: Role, more: tuple[str, ...]) -> NodeSpec:
         argv = ("{python}", "-m", "diloco_chaos.harness.trainers.node.process", "--role", role, "--name", name,
                 "--run", str(run), "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
         syncer = role == "syncer"
+        driver = f"diloco_chaos.harness.trainers.node.{'server' if syncer else 'client'}"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else COORDINATOR, reads=reads, incarnation=numbers.get(name, 0),
-                        failpoints=points(name), epoch=epoch, machine=machine.get(name, ""))
+                        imports=(driver, *plan.trainer.imports(role)), failpoints=points(name),
+                        epoch=epoch, machine=machine.get(name, ""))
     return [spec(COORDINATOR, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

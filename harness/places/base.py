@@ -56,6 +56,9 @@ class NodeSpec:
     """Number of the first incarnation: another one where a run goes on that was ended."""
     failpoints: tuple[str, ...] = ()
     """Where it is to stop, as arguments of `--failpoint`."""
+    imports: tuple[str, ...] = ()
+    """Modules that it imports as it starts. Where there are any, `argv` is `{python} -m MODULE ARGUMENTS`, and a place
+    may import them once, and call the module's `main(ARGUMENTS)` in a fork for each node."""
     state: str = ""
     """The folder, relative to the run's, of the files from which it goes on after a restart; empty: it has none."""
     disk: int = 0

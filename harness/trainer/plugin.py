@@ -134,6 +134,13 @@ class DecoupledDiLoCo(Trainer):
         file, digest = corpus_for(self.settings, cache, undo_log)
         return Prepared(file, digest, self.settings.corpus)
 
+    def imports(self, role: Role) -> tuple[str, ...]:
+        """Return the state machines, and for learners of a model that needs it torch."""
+        room = "diloco_chaos.harness.trainer"
+        learns = role == "learner" and not isinstance(self.settings.spec, QuadraticSpec)
+        return (*super().imports(role), f"{room}.runtime.cores", f"{room}.runtime.replica_factory",
+                *((f"{room}.model.transformer",) if learns else ()))
+
     def reads(self) -> tuple[str, ...]:
         """The corpus, which depends on how long the model's windows are."""
         return self.settings.model, self.settings.corpus

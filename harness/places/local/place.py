@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.record.undos import Undo
 
 LOOPBACK = "127.0.0.1"
+_START_METHODS = ("forkserver", "spawn")
 EMBEDDED, REAL = "embedded", "real"
 TOXIPROXY = Option("toxiproxy", "The proxy of the links between nodes: embedded (ours), real (the toxiproxy-server on "
                                 "the PATH), or a path of one.", EMBEDDED)
 TOXIPROXY_PORT = Option("toxiproxy_port", "Port of the link proxy's API, to inspect with toxiproxy-cli; 0: any free "
                                           "port.", 0, between=(0, 65535))
+START_METHOD = Option("start_method", "How nodes start that are no commands: forkserver (forked from one process that "
+                                      "has imported what they need), spawn (an interpreter each).", "forkserver")
 
 
 class Local(Place):
@@ -38,22 +41,24 @@ class Local(Place):
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught"})
-    options = (TOXIPROXY, TOXIPROXY_PORT)
+    options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
 
-    def __init__(self, links_port: int = 0, toxiproxy: str = "") -> None:
+    def __init__(self, links_port: int = 0, toxiproxy: str = "", forks: bool = True) -> None:
         """`links_port`: of Toxiproxy's API, 0 for any. `toxiproxy`: the real server's binary, empty for the embedded
-        one."""
-        self._links_port, self._toxiproxy = links_port, toxiproxy
+        one. `forks`: nodes are forked from one process."""
+        self._links_port, self._toxiproxy, self._forks = links_port, toxiproxy, forks
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
         """Return this place with a port that is free, and a server that is there."""
-        return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)))
+        return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)),
+                   _forks(given.get("start_method", "forkserver")))
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Processes in this one's care."""
         from diloco_chaos.harness.places.local.site import LocalSite
-        return LocalSite(run, record, undo_log, links_port=self._links_port, toxiproxy=self._toxiproxy)
+        return LocalSite(run, record, undo_log, links_port=self._links_port, toxiproxy=self._toxiproxy,
+                         forks=self._forks)
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
@@ -85,6 +90,12 @@ def free(port: int) -> int:
         raise OptionError(f"--toxiproxy-port {port}: {os.strerror(error.errno or 0)}; choose another one, or leave it "
                           f"out for any") from error
     return port
+
+
+def _forks(choice: str) -> bool:
+    if choice not in _START_METHODS:
+        raise OptionError(f"--start-method {choice}: {' or '.join(_START_METHODS)}{nearest(choice, _START_METHODS)}")
+    return choice == _START_METHODS[0]
 
 
 def _binary(choice: str) -> str:

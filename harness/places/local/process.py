@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diloco_chaos.harness.base.processes import Identity, identity, state
 from diloco_chaos.harness.places.local.family import Family
@@ -18,11 +18,15 @@ from diloco_chaos.harness.places.nodes.process import Process
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.record.undos import Continue
 
+if TYPE_CHECKING:
+    from diloco_chaos.harness.places.local.fork_client import ForkedProcess
+
 
 class LocalProcess(Process):
     """See the module."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], undo_log: UndoLog, family: Family | None = None) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes] | ForkedProcess, undo_log: UndoLog,
+                 family: Family | None = None) -> None:
         """`family`: it and all that it has started; None: it is alone."""
         self.popen, self.family = popen, family
         self._undos = OpenUndos(undo_log)

@@ -16,6 +16,7 @@ from diloco_chaos.harness.places.files import RunFiles
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.addresses import LocalAddresses
 from diloco_chaos.harness.places.local.family import Family
+from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
 from diloco_chaos.harness.places.local.links import LinksBeside
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
@@ -33,10 +34,11 @@ class LocalSite(Site):
     nodes: Nodes[LocalProcess]
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, toxiproxy: str = "",
-                 launcher: Callable[[NodeSpec], Sequence[str]] = lambda _: ()) -> None:
+                 forks: bool = True, launcher: Callable[[NodeSpec], Sequence[str]] = lambda _: ()) -> None:
         """`links_port`: the port of Toxiproxy's API, 0 for any. `toxiproxy`: the real server's binary, empty for the
-        embedded one. `launcher(node)`: a program, with its arguments, that becomes the node's command, as `nice` does.
-        The rest: see `diloco_chaos.harness.places.place.Place.site`."""
+        embedded one. `forks`: nodes are forked from one process that has imported what they need; else each is an
+        interpreter of its own, as one with a launcher always is. `launcher(node)`: a program, with its arguments, that
+        becomes the node's command, as `nice` does. The rest: see `diloco_chaos.harness.places.place.Place.site`."""
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._run, self._undo_log, self._launcher = run, undo_log, launcher
         self._links_port, self._toxiproxy = links_port, toxiproxy
@@ -47,11 +49,15 @@ class LocalSite(Site):
         self.parts = (self.links, NodeProcesses(self.nodes))
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
+        self._forks = forks
+        self._fork_server: ForkServerProcess | None = None
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start the links, the nodes that listen, then all others; commands in their own order."""
+        if self._forks and any(spec.imports and not self._launcher(spec) for spec in nodes):
+            self._fork_server = ForkServerProcess(self._run, self._undo_log.token)
         self.server.begin(self._toxiproxy, self._links_port)
         if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
@@ -59,11 +65,15 @@ class LocalSite(Site):
             self._echo = EchoServer(self._undo_log.token, LOOPBACK)
             self._commands.start(nodes, self._echo.address)
             return
-        for spec in (node for node in nodes if node.listens):
+        listening, others = ([spec for spec in nodes if spec.listens is listens] for listens in (True, False))
+        for spec in listening:
             self.nodes.ports[spec.name] = self._addresses.hold_port()
             self.nodes.start(spec, spec.incarnation)
+        if self._fork_server is not None:  # while those begin to listen
+            self._fork_server.imports({module: None for spec in others for module in spec.imports})
+        for spec in listening:
             self.nodes.await_listening(spec.name)
-        for spec in (node for node in nodes if not node.listens):
+        for spec in others:
             self.join(spec)
 
     def join(self, node: NodeSpec) -> None:
@@ -83,6 +93,9 @@ class LocalSite(Site):
         self.nodes.end()
         self.server.end()
         self.links.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
         self._addresses.close()
         if self._echo is not None:
             self._echo.close()
@@ -93,8 +106,16 @@ class LocalSite(Site):
             return self._command(spec, spec.program, number)
         argv = spec.command(number, python=sys.executable, host=LOOPBACK, listen=self.nodes.ports.get(spec.name, 0),
                             connect=self.links.addresses.get(spec.name, ""))
-        popen = self._popen(spec, number, [*argv, "--parent", str(os.getpid())], OURS)
-        return LocalProcess(popen, self._undo_log)
+        forked = self._forked(spec, number, argv)
+        return LocalProcess(forked or self._popen(spec, number, [*argv, "--parent", str(os.getpid())], OURS),
+                            self._undo_log)
+
+    def _forked(self, spec: NodeSpec, number: int, argv: Sequence[str]) -> ForkedProcess | None:
+        if self._fork_server is None or not spec.imports or self._launcher(spec):
+            return None
+        _, _, module, *arguments = argv
+        self._fork_server.imports([module, *spec.imports])
+        return self._fork_server.start(spec.name, number, module, arguments)
 
     def _command(self, spec: NodeSpec, program: Program, number: int) -> LocalProcess:
         started = self._commands.started(spec, program, number)

@@ -16,9 +16,9 @@ OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def spawned(run: Path, token: str, argv: Sequence[str], name: str, number: int, env: Mapping[str, str],
-            cwd: str | None = None) -> subprocess.Popen[bytes]:
+            cwd: str | None = None, pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """A process with the run's token and a log, in a process group of its own: Ctrl-C in a terminal reaches the harness
     alone."""
     with open(log_of(run, name, number), "wb") as log:
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
-                                env=os.environ | env | {TOKEN: token}, process_group=0)
+                                env=os.environ | env | {TOKEN: token}, process_group=0, pass_fds=pass_fds)

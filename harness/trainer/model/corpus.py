@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ HELD_OUT_WINDOWS = 512
 HeldOut = Literal["reported", "tuning"]
 """Which held-out windows: those that figures are reported on, or as many others, on which settings are chosen."""
 _BLOCK = 1 << 15
+_MARKOV_BYTES = 1 << 21
 _HELD_OUT_EVERY = 16  # one block of sixteen is never trained on
 
 
@@ -38,22 +40,38 @@ def materialize(corpus: str, cache: Path, needed: int, undo_log: UndoLog | None 
         corpus: `stdlib`, `markov`, or a path to a file or a folder.
         needed: bytes that the run must find at least.
 
+    What was read before is not read again, unless a file of it has changed: its size, or one of its times.
+
     Raises:
         CorpusError: nothing is there, or it is too small.
     """
-    data = b"".join(_pieces(corpus))
-    if len(data) < needed:
-        raise CorpusError(f"corpus {corpus}: {len(data)} bytes, but this run needs at least {needed}: "
-                          f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
-    name = content_digest(data)
+    files = _files(corpus)
+    index = cache / f"{_signature(files)}.digest"
+    name = index.read_text() if index.is_file() else ""
     path = cache / f"{name}.bin"
-    if file_digest(path) != name:  # it is not there, or somebody changed it
+    if not name or file_digest(path) != name:  # it is not there, or somebody changed it
+        data = b"".join(file.read_bytes() for file in files) if files else MarkovSource().sample(_MARKOV_BYTES, seed=0)
+        name = content_digest(data)
+        path = cache / f"{name}.bin"
         try:
             _write(path, data, undo_log)
+            _write(index, name.encode(), undo_log)
         except OSError as error:
             raise CorpusError(f"{cache}: a corpus can't be kept there: {error.strerror or error}; set XDG_CACHE_HOME "
                               f"to a folder that can be written") from error
+    if (size := path.stat().st_size) < needed:
+        raise CorpusError(f"corpus {corpus}: {size} bytes, but this run needs at least {needed}: "
+                          f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
     return path, name
+
+
+def _signature(files: Sequence[Path]) -> str:
+    """Return a digest of which files these are, and of when each was changed."""
+    if not files:
+        return content_digest(f"{MarkovSource()} {_MARKOV_BYTES}".encode())
+    facts = [(str(file), (stat := file.stat()).st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+             for file in files]
+    return content_digest(repr(facts).encode())
 
 
 def _write(path: Path, data: bytes, undo_log: UndoLog | None) -> None:
@@ -75,20 +93,28 @@ def needed_bytes(context: int) -> int:
     return (HELD_OUT_WINDOWS * (context + 1) // _BLOCK + 2) * _BLOCK * _HELD_OUT_EVERY
 
 
-def _pieces(corpus: str) -> Iterator[bytes]:
+def _files(corpus: str) -> list[Path]:
+    """Return the files of a corpus, in order; none: of the Markov source."""
     if corpus == "markov":
-        yield MarkovSource().sample(1 << 21, seed=0)
-        return
+        return []
     root = Path(sysconfig.get_paths()["stdlib"]) if corpus == "stdlib" else Path(corpus).expanduser()
     if not root.exists():
         raise CorpusError(f"corpus {corpus}: no such file or folder; name one with --corpus PATH")
     if root.is_file():
-        yield root.read_bytes()
-        return
-    pattern = "*.py" if corpus == "stdlib" else "*"
-    for path in sorted(root.rglob(pattern)):
-        if path.is_file() and not path.is_symlink() and not {"site-packages", "__pycache__"}.intersection(path.parts):
-            yield path.read_bytes()
+        return [root]
+    files = sorted(_below(root, ".py" if corpus == "stdlib" else ""))
+    if not files:
+        raise CorpusError(f"corpus {corpus}: there is no file in this folder; name another one with --corpus PATH")
+    return files
+
+
+def _below(root: Path, ending: str) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = set(folders) - {"site-packages", "__pycache__"}
+        for name in names:
+            path = Path(folder, name)
+            if name.endswith(ending) and path.is_file() and not path.is_symlink():
+                yield path
 
 
 @dataclass(frozen=True)

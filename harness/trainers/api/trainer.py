@@ -242,6 +242,11 @@ class Trainer(ABC):
         """
         return Prepared()
 
+    def imports(self, role: Role) -> tuple[str, ...]:
+        """Return the modules that a node of this role imports as it starts: a place may import them once for all nodes
+        and fork those. None of them may start a thread when it is imported."""
+        return (type(self).__module__,)
+
     def reads(self) -> tuple[str, ...]:
         """Return what decides which file `prepare` finds: for equal ones it is asked once."""
         return ()

@@ -123,3 +123,23 @@ def test_a_cache_that_cant_be_written_is_named(tmp_path):
     (tmp_path / "cache").write_text("no folder")
     with pytest.raises(CorpusError, match=r"a corpus can't be kept there: .*; set XDG_CACHE_HOME"):
         materialize("markov", tmp_path / "cache", 0)
+
+
+def test_files_are_read_again_only_if_one_of_them_has_changed(tmp_path, monkeypatch):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "1.txt").write_bytes(b"first")
+    before = materialize(str(folder), tmp_path / "cache", 1)
+    with monkeypatch.context() as reading:
+        reading.setattr("diloco_chaos.harness.trainer.model.corpus._write", None)
+        assert materialize(str(folder), tmp_path / "cache", 1) == before
+    (folder / "1.txt").write_bytes(b"fIrst")
+    path, digest = materialize(str(folder), tmp_path / "cache", 1)
+    assert (path.read_bytes(), digest != before[1]) == (b"fIrst", True)
+
+
+def test_a_folder_without_files_is_refused_and_caches_are_no_part_of_one(tmp_path):
+    (tmp_path / "texts" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "texts" / "__pycache__" / "a.pyc").write_bytes(b"x")
+    with pytest.raises(CorpusError, match="there is no file in this folder"):
+        materialize(str(tmp_path / "texts"), tmp_path / "cache", 1)
