@@ -26,7 +26,7 @@ class EchoServer(socketserver.ThreadingTCPServer):
         `port`: 0 for any."""
         super().__init__((host, port), _Answer)
         self.token = token
-        self._thread = threading.Thread(target=self.serve_forever, daemon=True, name="echo")
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True, name="echo")
         self._thread.start()
 
     @property

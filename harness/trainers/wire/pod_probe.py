@@ -40,7 +40,7 @@ class ProbeServer(socketserver.ThreadingTCPServer):
         """`port`: on loopback, 0 for any."""
         super().__init__((_LOOPBACK, port), _Ask)
         self.token = token
-        threading.Thread(target=self.serve_forever, daemon=True, name="probes").start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True, name="probes").start()
 
     def close(self) -> None:
         """Ask nothing more."""

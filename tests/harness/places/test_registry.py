@@ -140,8 +140,8 @@ def test_two_packages_with_a_place_of_one_name_are_told_where_it_is_asked_for(tm
 
 
 def test_an_option_that_two_places_take_is_there_once():
-    assert [option.name for option in options()] == ["toxiproxy", "toxiproxy_port", "start_method", "place",
-                                                       "context", "yes"]
+    assert [option.name for option in options()] == ["toxiproxy", "toxiproxy_port", "place", "context", "yes",
+                                                       "start_method"]
 
 
 def test_looking_at_all_places_imports_nothing_that_only_a_run_needs():
