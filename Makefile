@@ -9,7 +9,8 @@ RUNS   ?= runs
 BIN    := $(VENV)/bin
 # Every test that starts a process compiles our sources again where bytecode is not kept.
 export PYTHONDONTWRITEBYTECODE :=
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What is never imported need not be compiled, and what is, is once.
+PIP    := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
 
 .PHONY: help demo check coverage test test-all detection bench figures docs sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
@@ -47,13 +48,18 @@ $(VENV)/.torch:
 	fi
 	@touch $@
 
+# What runs need, and what work on the project needs beside that.
+$(VENV)/.runs: pyproject.toml $(VENV)/.torch
+	$(PIP) --editable .
+	@touch $@
+
 $(VENV)/.ready: pyproject.toml $(VENV)/.torch
 	$(PIP) --editable ".[dev]"
-	@touch $@
+	@touch $(VENV)/.runs $@
 
 setup: $(VENV)/.ready
 
-demo: setup
+demo: $(VENV)/.runs
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive $(RERUNS)
 
 # Tests of cores without I/O, of YAML, plans, checks and files: they start no process, and take a minute.

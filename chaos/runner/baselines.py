@@ -24,11 +24,13 @@ from diloco_chaos.chaos.runner.experiment import Experiment, Observer
 from diloco_chaos.chaos.runner.runtime import MakeStage
 from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.base.errors import UserError, first
+from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
 from diloco_chaos.harness.record.tape.events import Finished, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.record.undos import Remove
-from diloco_chaos.harness.trainers.api.trainer import Kind
+from diloco_chaos.harness.trainers.api.trainer import Kind, TrainerError
+from diloco_chaos.harness.trainers.node.evaluate import evaluate
 from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
 _FILE, _WARM = "reference.json", "warm.safetensors"
@@ -197,7 +199,8 @@ def _digest(content: dict[str, Any], warm: Path) -> str:
 
 
 def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, of: None) -> tuple[LossPoint, ...]:
-    """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
+    """Evaluate a run's snapshots and read the curve. A harness that has imported torch for a simulation does so itself;
+    others need no torch, and leave it to a process of its own.
 
     Args:
         run: its folder.
@@ -209,22 +212,32 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
     if (plan := run.plan()).trainer.tells_losses:
         return reported_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
-        with TemporaryFile("w+") as said:
-            command = [sys.executable, "-m", "diloco_chaos.harness.trainers.node.evaluate", str(run.path),
-                       str(os.getpid())]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as measuring:
-                try:
-                    for line in measuring.stdout or ():
-                        counts = line.split()
-                        if len(counts) == 2 and all(map(str.isdigit, counts)):  # torch may say something, too
-                            tell(*map(int, counts))
-                except BaseException:
-                    measuring.kill()
-                    raise
-            if measuring.returncode != 0:
-                said.seek(0)
-                raise NoReferenceError(f"the snapshots could not be evaluated:\n{said.read().strip()[-2000:]}")
+        (_evaluate if "torch" in sys.modules else _evaluate_apart)(run, tell)
     return tuple(LossPoint.model_validate(point) for point in run.document("curve.json").get("curve", []))
+
+
+def _evaluate(run: RunFolder, tell: Callable[[int, int], None]) -> None:
+    try:
+        evaluate(run.path, tell)
+    except (CheckpointError, TrainerError) as error:
+        raise NoReferenceError(f"the snapshots could not be evaluated: {error}") from error
+
+
+def _evaluate_apart(run: RunFolder, tell: Callable[[int, int], None]) -> None:
+    with TemporaryFile("w+") as said:
+        command = [sys.executable, "-m", "diloco_chaos.harness.trainers.node.evaluate", str(run.path), str(os.getpid())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as measuring:
+            try:
+                for line in measuring.stdout or ():
+                    counts = line.split()
+                    if len(counts) == 2 and all(map(str.isdigit, counts)):  # torch may say something, too
+                        tell(*map(int, counts))
+            except BaseException:
+                measuring.kill()
+                raise
+        if measuring.returncode != 0:
+            said.seek(0)
+            raise NoReferenceError(f"the snapshots could not be evaluated:\n{said.read().strip()[-2000:]}")
 
 
 def reported_curve(plan: Plan, tape: Tape) -> tuple[LossPoint, ...]:

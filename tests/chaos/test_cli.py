@@ -18,11 +18,11 @@ from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.record.tape.events import Start
 from diloco_chaos.harness.record.tape.writing import TapeWriter
+from typed import typed
 
 
 def command(*arguments, timeout=60, **environment):
-    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
-                          timeout=timeout, check=False, env=os.environ | environment)
+    return typed(*arguments, timeout=timeout, env=os.environ | environment)
 
 
 def test_a_printed_plan_is_one_that_can_be_repeated(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.base.tensors import Tensors
 
 
-def evaluate(run: Path) -> list[dict[str, Any]]:
-    """The loss curve: per snapshot processed and merged tokens, time (s since the run began) and loss.
+def evaluate(run: Path, tell: Callable[[int, int], None]) -> None:
+    """Write the loss curve to `curve.json`: per snapshot processed and merged tokens, time (s since the run began) and
+    loss. `tell` is called with how many snapshots are done, and of how many.
 
     Raises:
         CheckpointError: a snapshot can't be trusted.
@@ -29,16 +31,14 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
     from diloco_chaos.harness.record.storage.checkpoint import load
     from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
-    snapshots = sorted((run / "snapshots").glob("*.safetensors"))
-    if not snapshots:
-        return []
-    trainer = settings.trainer
-    loss = trainer.workload(settings.data, trainer.initial(), threads=2).evaluator()
     curve = []
-    for done, path in enumerate(snapshots, 1):
-        curve.append(point(loss, *load(path)))
-        print(done, len(snapshots), flush=True)
-    return curve
+    if snapshots := sorted((run / "snapshots").glob("*.safetensors")):
+        trainer = settings.trainer
+        loss = trainer.workload(settings.data, trainer.initial(), threads=2).evaluator()
+        for done, path in enumerate(snapshots, 1):
+            curve.append(point(loss, *load(path)))
+            tell(done, len(snapshots))
+    write_whole(run / "curve.json", json.dumps({"curve": curve}) + "\n")
 
 
 def point(loss: Callable[[Tensors], float], tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def main() -> None:
     run = Path(sys.argv[1])
     if len(sys.argv) > 2:
         die_with_parent(int(sys.argv[2]))
-    write_whole(run / "curve.json", json.dumps({"curve": evaluate(run)}) + "\n")
+    evaluate(run, partial(print, flush=True))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
+from typed import typed
 
 SCENARIO = """diloco_chaos: 1
 name: mine
@@ -42,9 +43,10 @@ class Checkout:
 
     def type(self, *arguments, state=None, **options):
         environment = os.environ | {"XDG_STATE_HOME": str(state or self.state), "TERM": "dumb"}
+        if not options:
+            return typed(*arguments, cwd=self.path, env=environment)
         return subprocess.run([sys.executable, "-m", "diloco_chaos", *map(str, arguments)], cwd=self.path, text=True,
-                              env=environment, timeout=60, check=False,
-                              **({"capture_output": True, "stdin": subprocess.DEVNULL} | options))
+                              env=environment, timeout=60, check=False, **options)
 
     def freeze(self):
         """A plan's file of which nothing was ever started here."""

@@ -17,6 +17,7 @@ from diloco_chaos.chaos.scenario.loading import load, parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.record.tape.events import Resumed, Step, Traffic
 from diloco_chaos.harness.trainer.config.cluster_config import MODES
+from typed import typed
 
 SCENARIO = """
 diloco_chaos: 1
@@ -179,8 +180,7 @@ def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
 
 
 def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "diloco_chaos", "compare", *arguments], capture_output=True, text=True,
-                          timeout=60, check=False)
+    return typed("compare", *arguments)
 
 
 def test_json_is_one_object_with_a_list_of_modes(tmp_path):

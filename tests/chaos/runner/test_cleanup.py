@@ -5,8 +5,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -17,6 +15,7 @@ from diloco_chaos.chaos.runner.cleanup import cleanup_guard
 from diloco_chaos.harness.base.processes import identity, state
 from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
 from diloco_chaos.harness.record.undos import Continue, Remove
+from typed import typed
 
 
 def clean(*folder):
@@ -219,8 +218,7 @@ def test_a_undo_log_that_is_just_being_made_is_not_taken_for_a_dead_ones(monkeyp
 
 def test_the_command_tells_what_it_did_and_exits_with_0(dead):
     ours, folder = dead
-    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "clean", "--json"], capture_output=True, text=True,
-                          check=False)
+    done = typed("clean", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["clean"]
@@ -231,6 +229,6 @@ def test_the_command_tells_what_it_did_and_exits_with_0(dead):
 def test_the_command_tells_what_it_could_not_do_and_exits_with_2():
     undo_logs_folder().mkdir(parents=True)
     (undo_logs_folder() / "note.jsonl").write_text("dear diary\n")
-    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "clean"], capture_output=True, text=True, check=False)
+    done = typed("clean")
     assert done.returncode == 2
     assert "NOT UNDONE" in done.stdout

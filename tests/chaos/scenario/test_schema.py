@@ -1,8 +1,6 @@
 """The published JSON schema: every scenario of the library is valid, and editors mark typical mistakes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -13,6 +11,7 @@ from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.scenarios import find
+from typed import typed
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 VALIDATOR = Draft202012Validator(schema())
@@ -42,8 +41,7 @@ def test_it_is_a_schema_and_json():
 
 
 def test_the_command_prints_it():
-    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "schema"], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == schema()
+    assert json.loads(typed("schema").stdout) == schema()
 
 
 COMMANDS = """trainer:

@@ -1,8 +1,6 @@
 """A recorded run is done again from its tape: the same to the last bit, or the first difference is named."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +17,7 @@ from diloco_chaos.harness.trainer.model.replica import weights
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 from recorded_events import changed
+from typed import typed
 
 
 def again(history):
@@ -195,30 +194,25 @@ def test_a_tape_of_an_earlier_version_is_told_as_that(history):
     assert "an earlier version wrote it" in found.missing
 
 
-def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
-                          timeout=60, check=False)
-
-
 def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     file = tmp_path / "small.yaml"
     file.write_text("diloco_chaos: 1\nname: small\ndeadline: 60s\n"
                     "cluster: {model: quadratic, learners: 3, budget: 80 steps, step_time: 60ms}\n")
-    command("run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
+    typed("run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
     (run,) = (tmp_path / "runs").glob("2*")
-    done = command("replay", str(run), "--json")
+    done = typed("replay", str(run), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["difference"] is None
-    assert command("replay", str(run)).stdout.endswith("all the same, bit for bit\n")
+    assert typed("replay", str(run)).stdout.endswith("all the same, bit for bit\n")
     assert "warning" not in done.stderr
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps(manifest | {"trainer": "another", "numpy": "1.0"}))
-    warned = " ".join(command("replay", str(run)).stdout.split())
+    warned = " ".join(typed("replay", str(run)).stdout.split())
     assert "it ran with numpy 1.0, this is " in warned
     assert "the trainer's sources are not those that it ran with" in warned
     resumed = {"environments": [manifest | {"numpy": "0.9"}]}
     (run / "manifest.json").write_text(json.dumps(manifest | {"resumed": resumed}))
-    warned = " ".join(command("replay", str(run)).stdout.split())
+    warned = " ".join(typed("replay", str(run)).stdout.split())
     assert "it ran with numpy 0.9, this is " in warned
     assert "sources" not in warned
     tape = run / "tape" / "syncer.0.jsonl"
@@ -227,11 +221,11 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     event = json.loads(lines[at])
     lines[at] = json.dumps(event | {"digest": "0" * 32}) + "\n"
     tape.write_text("".join(lines))
-    done = command("replay", str(run))
+    done = typed("replay", str(run))
     assert done.returncode == 1
     assert f"fragment {event['fragment']}, version {event['version']}: merged of" in done.stdout
     (run / "cluster.json").unlink()
-    done = command("replay", str(run))
+    done = typed("replay", str(run))
     assert done.returncode == 2
     assert "run it again: diloco-chaos run --plan" in done.stderr
     assert "Traceback" not in done.stderr
