@@ -30,6 +30,7 @@ from benchmarks.measure import (
     scratch,
     simulated,
     start,
+    tests,
     wire,
 )
 from diloco_chaos.chaos.evidence.history import History
@@ -110,7 +111,7 @@ def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="kill,leader,recovery,links,containers,overhead,simulated,fidelity,rivals,"
-                                          "wire,merge,scratch,foreign,fleet,start,loss")
+                                          "wire,merge,scratch,foreign,fleet,start,tests,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs, and pairs of starts")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -134,6 +135,7 @@ def main() -> None:
             "fleet": lambda: fleet.measure(say),
             "overhead": lambda: overhead.measure(runs, say),
             "start": lambda: start.measure(runs, options.pairs, say),
+            "tests": lambda: tests.measure(say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         names = options.only.split(",")
         if unknown := sorted(set(names) - set(parts)):
