@@ -116,7 +116,7 @@ def test_a_dagger_taken_out_or_put_in_by_hand_is_noticed(root, now, capsys):
     replaced("the machine -->", "the machine --> †", root)
     assert main(["--check"], root) == 1
     links, wire = capsys.readouterr().out.splitlines()
-    assert ": figure links is fresh and has a dagger: run `" in links
+    assert ": figure start is fresh and has a dagger: run `" in links
     assert ": figure wire is stale and has no dagger: run `" in wire
 
 
