@@ -31,6 +31,8 @@ _NAP_S, _SYNC_EVERY_S = 0.05, 0.25
 _TICKS_S = 0.05
 """Times are counted in ticks of a hundredth of a second, and not all at the same moment."""
 _RESOURCES = ("cpu", "io", "memory")
+_SCARCE = 0.25
+"""Share of the memory that can be had below which it matters who holds the rest."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Sample:
     disk_all: float
     """MB a second that went from disks and to them, whoever wanted it."""
     memory_ours: float
-    """Share of the memory that this run holds now."""
+    """Share of the memory that this run holds now. While there is plenty, what forks share counts for each of them."""
     memory_left: float
     """Share of the memory that can be had now."""
     sync: float
@@ -133,7 +135,7 @@ class MachineWatch:
         ours = cpu_seconds_of_family(pid for members in families.values() for pid in members)
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
         memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
-        held = sum(map(memory_of_family, families.values())) / 1024
+        held = sum(memory_of_family(members, exact=left < _SCARCE * memory) for members in families.values()) / 1024
         waited = {what: _waited(what) for what in _RESOURCES}
         return _Counters(
             self._clock(), idle, stolen, every, families.keys(), ours, waited, disk,

@@ -91,14 +91,28 @@ def disk_bytes_of_family(pids: Iterable[int]) -> int:
     return moved
 
 
-def memory_of_family(pids: Iterable[int]) -> int:
-    """Bytes of memory that these processes hold and that no file backs."""
-    pages = 0
-    for pid in pids:
-        with suppress(OSError):
-            _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
-            pages += int(resident) - int(shared)
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def memory_of_family(pids: Iterable[int], exact: bool = True) -> int:
+    """Return the bytes of memory that these processes hold and that no file backs. Forks share what they have not
+    written to since: it counts once among them, or, where that need not be exact, for each, which takes microseconds
+    instead of milliseconds (smaps_rollup and statm of proc(5))."""
+    return sum(map(_own_memory if exact else _resident_memory, pids))
+
+
+def _own_memory(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it is gone, or another user's
+        lines = []
+    own = [int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss_Anon:")]
+    return own[0] if own else _resident_memory(pid)  # the kernel does not say
+
+
+def _resident_memory(pid: int) -> int:
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pid: int) -> list[int]:

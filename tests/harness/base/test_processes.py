@@ -4,9 +4,20 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
 
-from diloco_chaos.harness.base.processes import Identity, carries, end_all, handle, identity, send, state, with_token
+from diloco_chaos.harness.base.processes import (
+    Identity,
+    carries,
+    end_all,
+    handle,
+    identity,
+    memory_of_family,
+    send,
+    state,
+    with_token,
+)
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -123,3 +134,23 @@ def test_looking_at_processes_leaves_no_descriptor_open(start):
         send(who, OURS, signal.SIGCONT)
     end_all(with_token(OURS), OURS)
     assert os.listdir("/proc/self/fd") == before
+
+
+FORKS = """
+import os, sys
+held = bytearray(os.urandom(1)) * (64 << 20)
+child = os.fork()
+if child:
+    print(child, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_forks_share_counts_once_among_them_where_that_is_to_be_exact():
+    with subprocess.Popen([sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        both = [process.pid, int(process.stdout.readline())]
+        exact, fast = (memory_of_family(both, exact=exact) / (64 << 20) for exact in (True, False))
+        process.stdin.close()
+    assert 1 <= exact < 1.5
+    assert 2 <= fast < 3
+    assert memory_of_family([1 << 22]) == 0
