@@ -109,8 +109,7 @@ class ForkServerProcess:
         none can be forked, since an import has started threads.
 
         Raises:
-            ClusterError: the server is gone, or does not answer.
-            OSError: the kernel makes no process.
+            ClusterError: the kernel makes no process, or the server is gone or does not answer.
         """
         with open(log_of(self._run, node, number), "wb") as log:
             self._send(ForkRequest(node, module, tuple(arguments)), log.fileno())
@@ -122,7 +121,8 @@ class ForkServerProcess:
                 case ForkRefusal(0):
                     return None
                 case ForkRefusal(error):
-                    raise OSError(error, f"{node} can't be started: {os.strerror(error)}")
+                    raise ClusterError(f"{node} can't be started: the kernel makes no process more "
+                                       f"({os.strerror(error)}); raise `ulimit -u`, or free memory")
                 case EndNotice():
                     self._keep(message)
                 case _:

@@ -155,3 +155,11 @@ def test_the_server_dies_with_the_thread_that_made_it(tmp_path):
         harness.kill()
     while identity(pid):
         time.sleep(0.01)
+
+
+def test_a_node_that_the_kernel_has_no_process_for_is_named_with_what_to_do(server, monkeypatch):
+    started(server, "end").wait(10)
+    refusal = iter([(ForkRefusal(errno.EAGAIN), ())])
+    monkeypatch.setattr(server, "_receive", lambda: next(refusal))
+    with pytest.raises(ClusterError, match=r"learner-1 can't be started: .*\(Resource temp.*\); raise `ulimit -u`"):
+        started(server, "end", 1)
