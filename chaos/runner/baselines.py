@@ -217,10 +217,14 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
 
 
 def _evaluate(run: RunFolder, tell: Callable[[int, int], None]) -> None:
+    torch = sys.modules["torch"]
+    threads = torch.get_num_threads()
     try:
         evaluate(run.path, tell)
     except (CheckpointError, TrainerError) as error:
         raise NoReferenceError(f"the snapshots could not be evaluated: {error}") from error
+    finally:
+        torch.set_num_threads(threads)  # the process may be a user's own
 
 
 def _evaluate_apart(run: RunFolder, tell: Callable[[int, int], None]) -> None:

@@ -1,17 +1,21 @@
 """What the cache of references has is what was written there, or it is trained again."""
 
 import json
+import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner import baselines
 from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.baselines import NoReferenceError
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.plan import freeze, save
+from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
 
 PLAN = freeze(parse("diloco_chaos: 1\nname: mine\n"
                     "cluster: {model: quadratic, budget: 80 steps, warm_start: 20 steps, warmup: 4}\n"
@@ -111,3 +115,27 @@ def test_who_waited_for_another_harness_takes_what_that_one_has_trained(run, mon
     monkeypatch.setattr(baselines, "_locked", waited)
     monkeypatch.setattr(baselines.References, "_train", lambda *_: pytest.fail("the other one has"))
     run()
+
+
+def test_a_process_that_has_torch_evaluates_itself_and_keeps_the_number_of_its_threads(tmp_path, monkeypatch):
+    import torch
+
+    def evaluate(path, tell):
+        torch.set_num_threads(before + 1)
+        (path / "curve.json").write_text('{"curve": []}')
+        tell(1, 1)
+    before, heard = torch.get_num_threads(), []
+    monkeypatch.setattr(baselines, "evaluate", evaluate)
+    save(PLAN, tmp_path / "plan.json")
+    assert baselines.loss_curve(RunFolder(tmp_path), lambda *counts: heard.append(counts)) == ()
+    assert (torch.get_num_threads(), heard) == (before, [(1, 1)])
+
+
+def test_snapshots_that_cant_be_evaluated_are_no_reference(tmp_path, monkeypatch):
+    def evaluate(path, tell):
+        raise CheckpointError("000.safetensors: its digest is another")
+    monkeypatch.setattr(baselines, "evaluate", evaluate)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(get_num_threads=lambda: 1, set_num_threads=print))
+    save(PLAN, tmp_path / "plan.json")
+    with pytest.raises(NoReferenceError, match="could not be evaluated: 000.safetensors: its digest"):
+        baselines.loss_curve(RunFolder(tmp_path))
