@@ -137,5 +137,5 @@ def test_snapshots_that_cant_be_evaluated_are_no_reference(tmp_path, monkeypatch
     monkeypatch.setattr(baselines, "evaluate", evaluate)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(get_num_threads=lambda: 1, set_num_threads=print))
     save(PLAN, tmp_path / "plan.json")
-    with pytest.raises(NoReferenceError, match="could not be evaluated: 000.safetensors: its digest"):
+    with pytest.raises(NoReferenceError, match=r"could not be evaluated: 000\.safetensors: its digest"):
         baselines.loss_curve(RunFolder(tmp_path))
