@@ -43,10 +43,10 @@ class Begun(remote_runs.Begun):
 
     entry = "slurm_jobs"
 
-    def __init__(self, folder, settings, budget=3000, faults="", **more):
+    def __init__(self, folder, settings, budget=3000, faults="", within="10s", **more):
         (folder / "jobs").mkdir()
         where = settings.model_dump(mode="json") | {"folder": str(folder / "jobs")} | more
-        super().__init__(folder, "slurm", where, budget, faults)
+        super().__init__(folder, "slurm", where, budget, faults, within)
 
     def report(self):
         told = super().report()
@@ -88,7 +88,8 @@ FAULTS = """{node_power_loss: learner-2, at: 3s, restart_after: 1s}, {requeue: l
 
 def test_machines_and_jobs_are_taken_away_and_the_controller_is_gone_and_all_come_back_and_count_again(
         settings, state, tmp_path):
-    begun = Begun(tmp_path, settings, budget=600, faults=FAULTS)
+    # A requeued job waits for its credential's end (5 s on this Slurm) and the scheduler's next turns, then for torch.
+    begun = Begun(tmp_path, settings, budget=600, faults=FAULTS, within="20s")
     told = begun.report()
     assert (told["self_healing"], told["reintegration"]) == ("passed", "passed")
     ran_in = {name: [event.host for event in begun.tape().of(Spawn, node="harness") if event.target == name]

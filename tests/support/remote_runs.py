@@ -21,7 +21,7 @@ name: small
 deadline: 150s
 cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 2, budget: {budget}, step_time: 80ms}}
 faults: [{faults}]
-checks: {{goodput: {{at_least: 50%}}, blast_radius: {{at_least: 50%}}}}
+checks: {{goodput: {{at_least: 50%}}, blast_radius: {{at_least: 50%}}, reintegration: {{within: {within}}}}}
 """
 WITHIN_S = 90.0
 
@@ -72,8 +72,9 @@ class Begun:
     entry: str
     """What it owes."""
 
-    def __init__(self, folder, on, where, budget=3000, faults=""):
-        (folder / "small.yaml").write_text(SCENARIO.format(budget=budget, faults=faults))
+    def __init__(self, folder, on, where, budget=3000, faults="", within="10s"):
+        """`within`: a worker that comes back counts again within this time of its start, waiting in a queue included."""
+        (folder / "small.yaml").write_text(SCENARIO.format(budget=budget, faults=faults, within=within))
         (folder / "place.yaml").write_text(json.dumps(where))
         self.folder, self.runs, self.undo = folder, folder / "runs", undo_logs_folder()
         self.process = subprocess.Popen(
