@@ -73,7 +73,7 @@ class Begun:
     """What it owes."""
 
     def __init__(self, folder, on, where, budget=3000, faults="", within="10s"):
-        """`within`: a worker that comes back counts again within this time of its start, waiting in a queue included."""
+        """`within`: a worker that comes back counts again within this time of its start, a queue included."""
         (folder / "small.yaml").write_text(SCENARIO.format(budget=budget, faults=faults, within=within))
         (folder / "place.yaml").write_text(json.dumps(where))
         self.folder, self.runs, self.undo = folder, folder / "runs", undo_logs_folder()
