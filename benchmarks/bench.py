@@ -33,12 +33,10 @@ from benchmarks.measure import (
     tests,
     wire,
 )
-from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.record.tape.events import Spawn
 
 KILLS = """diloco_chaos: 1
 name: bench-kill
@@ -87,24 +85,13 @@ def kills(runs: Path, repeats: int) -> dict[str, Any]:
             for span in history.spans:
                 assert span.injected is not None
                 gaps.append(max(history.gaps(span.injected, span.injected + 6.0)[:-1]))
-            starts += reintegrations(history)
+            starts += recovery.reintegrations(history.tape, history.merges)
         p99 = sorted(fault_free)[int(0.99 * (len(fault_free) - 1))]
         figures[f"quorum_{quorum}"] = {"longest_gap_s": round(max(gaps), 4), "kills": len(gaps),
                                        "fault_free_p99_gap_s": round(p99, 4), "ratio": round(max(gaps) / p99, 2)}
     figures["spawn_to_first_merge_s"] = {"median": round(median(starts), 2), "max": round(max(starts), 2),
                                          "n": len(starts), "imports": "included", "survivors": "at their pace"}
     return figures
-
-
-def reintegrations(history: History) -> list[float]:
-    """Spawn of each replacement to the first merge with its contribution."""
-    took = []
-    for spawn in history.tape.of(Spawn, node="harness"):
-        if spawn.incarnation:
-            took += [merge.t - spawn.t for merge in history.merges if merge.t > spawn.t and any(
-                part.learner == spawn.target and part.incarnation == spawn.incarnation
-                for part in merge.contributions)][:1]
-    return took
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
@@ -11,7 +11,8 @@ from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.record.tape.events import Exit, Injected, Injecting, Lost, Spawn
+from diloco_chaos.harness.record.tape.events import Exit, Injected, Injecting, Lost, Merge, Spawn
+from diloco_chaos.harness.record.tape.reading import Tape
 
 RESTART_AFTER_S = 0.5
 _KILLS_PER_RUN = 10
@@ -79,6 +80,17 @@ def _recoveries(history: History) -> dict[str, list[float]]:
         seconds["restarted"].append(spawn.t - start)
         seconds["reintegrated"].append(merged - spawn.t)
     return seconds
+
+
+def reintegrations(tape: Tape, merges: Iterable[Merge]) -> list[float]:
+    """Return the seconds from the start of each replacement to the first merge with its contribution."""
+    took = []
+    for spawn in tape.of(Spawn, node="harness"):
+        if spawn.incarnation:
+            took += [merge.t - spawn.t for merge in merges if merge.t > spawn.t and any(
+                part.learner == spawn.target and part.incarnation == spawn.incarnation
+                for part in merge.contributions)][:1]
+    return took
 
 
 def spread(values: list[float]) -> dict[str, Any]:

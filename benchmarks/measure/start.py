@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.measure.recovery import reintegrations
 from diloco_chaos.harness.base.processes import identity
-from diloco_chaos.harness.record.tape.events import Event, Merge, Spawn
+from diloco_chaos.harness.record.tape.events import Merge, Spawn
 from diloco_chaos.harness.record.tape.reading import Tape
 
 METHODS = ("forkserver", "spawn")
@@ -44,10 +45,10 @@ def one_run(runs: Path, method: str) -> dict[str, float]:
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
         folder = _awaited(lambda: next(iter(sorted(
             path for path in set(runs.iterdir()) - before if (path / "tape").is_dir())), None))
-        _awaited(lambda: _merges(folder)[:1])
+        _awaited(lambda: _tape(folder).of(Merge))
         first = time.monotonic() - began
         memory = sum(map(_proportional, _awaited(lambda: _nodes(folder))))
-        back = _awaited(lambda: _reintegrated(folder))
+        back, *_ = _awaited(lambda: reintegrations(tape := _tape(folder), tape.of(Merge)))
         command.send_signal(signal.SIGINT)
     return {"enter_to_first_merge_s": round(first, 3), "start_to_reintegrated_s": round(back, 3),
             "memory_per_node_mb": round(memory / 5 / 1e6, 1)}
@@ -67,24 +68,12 @@ def _tape(folder: Path) -> Tape:
     return Tape.read(folder / "tape")
 
 
-def _merges(folder: Path) -> Sequence[Merge]:
-    return _tape(folder).of(Merge)
-
-
 def _nodes(folder: Path) -> list[int]:
     """Return the pids of all five nodes, once each learner has been merged."""
     tape = _tape(folder)
     merged = set(chain.from_iterable((part.learner for part in merge.contributions) for merge in tape.of(Merge)))
     pids = [event.pid for event in tape.of(Spawn) if event.pid and identity(event.pid)]
     return pids if len(merged) == 4 and len(pids) == 5 else []
-
-
-def _reintegrated(folder: Path) -> float | None:
-    """Seconds from the start of the replacement to the first merge with what it has learned."""
-    tape = _tape(folder)
-    starts: list[Event] = [event for event in tape.of(Spawn) if event.incarnation]
-    return next((merge.t - starts[0].t for merge in tape.of(Merge) if starts and any(
-        part.incarnation and part.learner == "learner-1" for part in merge.contributions)), None)
 
 
 def _proportional(pid: int) -> int:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.record.undos import Undo
 
 LOOPBACK = "127.0.0.1"
-_START_METHODS = ("forkserver", "spawn")
+FORKSERVER, SPAWN = "forkserver", "spawn"
 EMBEDDED, REAL = "embedded", "real"
 TOXIPROXY = Option("toxiproxy", "The proxy of the links between nodes: embedded (ours), real (the toxiproxy-server on "
                                 "the PATH), or a path of one.", EMBEDDED)
 TOXIPROXY_PORT = Option("toxiproxy_port", "Port of the link proxy's API, to inspect with toxiproxy-cli; 0: any free "
                                           "port.", 0, between=(0, 65535))
 START_METHOD = Option("start_method", "How nodes start that are no commands: forkserver (forked from one process that "
-                                      "has imported what they need), spawn (an interpreter each).", "forkserver")
+                                      "has imported what they need), spawn (an interpreter each).", FORKSERVER)
 
 
 class Local(Place):
@@ -52,7 +52,7 @@ class Local(Place):
     def chosen(cls, given: Mapping[str, Any]) -> Self:
         """Return this place with a port that is free, and a server that is there."""
         return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)),
-                   _forks(given.get("start_method", "forkserver")))
+                   _forks(given.get("start_method", FORKSERVER)))
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Processes in this one's care."""
@@ -93,9 +93,10 @@ def free(port: int) -> int:
 
 
 def _forks(choice: str) -> bool:
-    if choice not in _START_METHODS:
-        raise OptionError(f"--start-method {choice}: {' or '.join(_START_METHODS)}{nearest(choice, _START_METHODS)}")
-    return choice == _START_METHODS[0]
+    methods = FORKSERVER, SPAWN
+    if choice not in methods:
+        raise OptionError(f"--start-method {choice}: {' or '.join(methods)}{nearest(choice, methods)}")
+    return choice == FORKSERVER
 
 
 def _binary(choice: str) -> str:
