@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,7 +33,7 @@ from diloco_chaos.harness.trainers.api.trainer import Kind, TrainerError
 from diloco_chaos.harness.trainers.node.evaluate import evaluate
 from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
-_FILE, _WARM = "reference.json", "warm.safetensors"
+_FILE, _WARM, _FIRST = "reference.json", "warm.safetensors", "000.safetensors"
 _TOLD_LINES = 3
 _DEADLINE_S = 600.0
 """A reference is trained once: a slow machine may take its time."""
@@ -93,6 +93,22 @@ class References:
         """The checkpoint that every run of this plan begins from; the synchronous reference must be there."""
         return self._folder("synchronous", plan) / _WARM if plan.cluster.first_position else None
 
+    def early_warm_start(self, plan: Plan, to: Path) -> Path | None:
+        """Return a copy, in this folder, of the checkpoint that every run of this plan begins from; None: there is none
+        yet. The synchronous reference need not be whole: it may go on."""
+        folder = self._folder("synchronous", plan)
+        unfinished = f"{folder.name}.*.work"
+        for place in (f"{unfinished}/snapshots/{_FIRST}", f"{unfinished}/kept/{_WARM}", f"{folder.name}/{_WARM}"):
+            for path in self._cache.glob(place):  # in the order in which it moves on
+                with suppress(FileNotFoundError):
+                    return Path(shutil.copy(path, to / _WARM))
+        return None
+
+    def has_begun(self, plan: Plan) -> bool:
+        """Return whether a run of this plan can begin, as far as it needs the synchronous reference."""
+        with TemporaryDirectory() as folder:
+            return not plan.cluster.first_position or self.early_warm_start(plan, Path(folder)) is not None
+
     def train(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
         """Return the reference, trained now unless another harness has done it meanwhile.
 
@@ -132,7 +148,8 @@ class References:
         (work / "tape").mkdir(parents=True)
         try:
             settings = NodeSettings(trainer=bare.trainer.path, cluster=bare.cluster, data=self._corpus_file,
-                                    initial=None if kind == "synchronous" else self.warm_start(plan))
+                                    initial=self.early_warm_start(plan, work) if kind != "synchronous"
+                                    and plan.cluster.first_position else None)
             save(bare, work / "plan.json")
             run = RunFolder(work)
             stage = self._stage(bare, run, settings, self._undo_log)
@@ -157,7 +174,7 @@ class References:
         kept = run.path / "kept"
         kept.mkdir()
         if kind == "synchronous":
-            (run.path / "snapshots" / "000.safetensors").replace(kept / _WARM)
+            (run.path / "snapshots" / _FIRST).replace(kept / _WARM)
         reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
                               merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")

@@ -31,6 +31,7 @@ from diloco_chaos.chaos.runner.baselines import (
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.chaos.runner.director import Director
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer, RunOutcome
+from diloco_chaos.chaos.runner.reference_beside import ReferenceBeside
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
@@ -144,7 +145,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
     # What is kept is trained where it is cheapest; commands are wherever what they need is.
     at = backend if backend.virtual or not plan.trainer.baselines_are_kept else named(DEFAULT)
     references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
-    by_kind = _references(plan, references, audience)
+    beside = not at.virtual and plan.trainer.baselines_are_kept and (os.cpu_count() or 1) > 1
+    by_kind = _references(plan, references, audience, beside)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
     folder.write("manifest.json", {
@@ -189,9 +191,18 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
     return result
 
 
-def _references(plan: Plan, references: References, audience: Audience) -> Mapping[str, Reference]:
+def _references(plan: Plan, references: References, audience: Audience, beside: bool) -> Mapping[str, Reference]:
+    """Return the references that the plan needs, of which the cache has some. `beside`: two of them may be trained at
+    the same time."""
     by_kind: dict[str, Reference] = {}
-    for kind in needed(plan):
+    kinds = needed(plan)
+    if beside and len(kinds) > 1 and all(references.cached(kind, plan) == "" for kind in kinds):
+        audience.say("synchronous and fault-free reference: training them once, side by side")
+        with ReferenceBeside(plan) as synchronous:
+            synchronous.await_start(lambda: references.has_begun(plan))
+            references.train("fault-free", plan, audience.watch)
+            synchronous.finish()
+    for kind in kinds:
         reference = references.cached(kind, plan)
         if isinstance(reference, Reference):
             audience.say(f"{kind} reference: cached")

@@ -9,7 +9,7 @@ import pytest
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.report.live import NullAudience
-from diloco_chaos.chaos.runner import baselines
+from diloco_chaos.chaos.runner import baselines, reference_beside
 from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.baselines import NoReferenceError
 from diloco_chaos.chaos.runner.run import run_plan
@@ -139,3 +139,43 @@ def test_snapshots_that_cant_be_evaluated_are_no_reference(tmp_path, monkeypatch
     save(PLAN, tmp_path / "plan.json")
     with pytest.raises(NoReferenceError, match=r"could not be evaluated: 000\.safetensors: its digest"):
         baselines.loss_curve(RunFolder(tmp_path))
+
+
+SMALL = freeze(parse("diloco_chaos: 1\nname: mine\n"
+                     "cluster: {model: quadratic, budget: 80 steps, warm_start: 20 steps, warmup: 4, step_time: 20ms}\n"
+                     "checks: {loss_parity: {against_baseline: 5%, against_synchronous: 90%}}\n"), 0)
+
+
+@pytest.fixture
+def real(tmp_path, monkeypatch):
+    """Runs a plan in processes; (what was said of references, the cache)."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def perform():
+        heard = Heard()
+        run_plan(SMALL, tmp_path / "runs", heard)
+        return [line for line in heard.lines if "reference" in line], tmp_path / "cache" / "diloco-chaos" / "references"
+    return perform
+
+
+def test_two_references_that_are_missing_are_trained_side_by_side_and_taken_from_the_cache_then(real):
+    cached = ["synchronous reference: cached", "fault-free reference: cached"]
+    said, cache = real()
+    assert said == ["synchronous and fault-free reference: training them once, side by side", *cached]
+    assert sorted(path.name.partition("-")[0] for path in cache.iterdir() if path.is_dir()) == ["fault", "synchronous"]
+    assert real()[0] == cached
+
+
+def test_a_synchronous_reference_that_fails_beside_the_other_is_told_with_its_reason(real, monkeypatch):
+    monkeypatch.setattr(reference_beside, "__name__", "no_such_module")
+    with pytest.raises(NoReferenceError, match="No module named no_such_module"):
+        real()
+
+
+def test_who_is_interrupted_leaves_none_of_two_references_half_made(real, monkeypatch, tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(baselines.References, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        real()
+    assert list((tmp_path / "cache" / "diloco-chaos" / "references").glob("*.work")) == []
