@@ -149,7 +149,9 @@ def _shown(told: ToldRound) -> str:
 # -- members of one round ----------------------------------------------------------------------------------------------
 
 _USUAL, _STRETCH, _STRETCHES = 10, 5, 20
-_BEYOND_SPREAD, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 5.0, 6.0, 0.05, 1e-3
+_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 6.0, 6.0, 0.05, 1e-3
+_OF_A_MEDIAN = 1.25
+"""Standard error of a median, where that of the mean is one."""
 _DEVIATION = 1.4826 / 2 ** 0.5
 """Standard deviation of values, where the median of how much they differ from one to the next is one."""
 
@@ -225,7 +227,8 @@ def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Seque
               within: float) -> float:
     """Return how far a worker is from the others in a stretch of rounds, as a share of what it may be."""
     gap, level = median(each.gap for each in stretch), median(abs(each.members) for each in stretch)
-    least = max(_BEYOND_SPREAD * spread, _OF_THE_FIRST * median(abs(each.members) for each in mine[:_STRETCH]))
+    chance = _OF_A_MEDIAN * spread / len(stretch) ** 0.5
+    least = max(_BEYOND * chance, _OF_THE_FIRST * median(abs(each.members) for each in mine[:_STRETCH]))
     always = max(least, _WITHOUT_BEFORE * within * level)
     distance = _of(gap, always)
     if len(before) >= _USUAL and stretch[0].t >= before[-1].t:

@@ -67,12 +67,22 @@ class RoundQuorum(_Bound):
 
 
 class LossParity(_Bound):
-    """loss_parity; margins are relative, one-sided (a lower loss always holds)."""
+    """loss_parity; margins are relative, one-sided: a lower loss holds, but one that workers told of rounds and that is
+    lower than it can be."""
 
     against_baseline: Share | None = None
     """Against the fault-free run of the same cluster."""
     against_synchronous: Share | None = None
     """Against the synchronous run at its own best learning rate."""
+    better_by: Share = 0.2
+    """So much lower than the baseline's a loss may be that workers told: below it they trained on something else, or
+    told no loss at all."""
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document as it was before there was `better_by`, where that keeps its default."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("better_by", 0.2)}
 
     @model_validator(mode="after")
     def _some(self) -> LossParity:
