@@ -3,6 +3,7 @@ one round? For trainers whose workers number their rounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from statistics import median, median_low
@@ -148,8 +149,8 @@ def _shown(told: ToldRound) -> str:
 
 # -- members of one round ----------------------------------------------------------------------------------------------
 
-_USUAL, _STRETCH, _STRETCHES = 10, 5, 20
-_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 6.0, 6.0, 0.05, 1e-3
+_USUAL, _STRETCH, _STRETCHES, _AROUND = 10, 5, 20, 3
+_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 8.0, 6.0, 0.05, 1e-3
 _OF_A_MEDIAN = 1.25
 """Standard error of a median, where that of the mean is one."""
 _DEVIATION = 1.4826 / 2 ** 0.5
@@ -157,18 +158,20 @@ _DEVIATION = 1.4826 / 2 ** 0.5
 
 
 class _Beside(NamedTuple):
-    """A worker's loss in a round, and that of its members: the lower of the middle ones, so that of two it is the
-    lower."""
+    """A worker's loss in a round, and that of the other members: the lower of the middle ones, so that of two good ones
+    and a bad one it is a good one's."""
 
     round: int
     t: float
     own: float
-    members: float
+    others: float
+    level: float
+    """What the others' losses are around that round."""
 
     @property
     def gap(self) -> float:
-        """Return how much larger its own is."""
-        return self.own - self.members
+        """Return how much larger its own is, as a share of the level."""
+        return (self.own - self.others) / self.level if self.level else math.copysign(math.inf, self.own - self.others)
 
 
 @check(MembersAgree, needs={"rounds"}, unverified="judged")
@@ -177,23 +180,26 @@ def members_agree(history: History, bound: MembersAgree) -> Finding | None:
     was usual before the first fault, for a stretch of rounds."""
     if not history.plan.cluster.blocking:
         return None
-    beside = _beside(history.told_rounds)
-    if not any(len(mine) >= _STRETCH for mine in beside.values()):
+    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _STRETCH}
+    if not beside:
         return None
     before = {worker: [each for each in mine if each.t < history.first_fault] for worker, mine in beside.items()}
-    spread = median_low([_spread(before[worker] if len(before[worker]) >= _USUAL else mine)
-                         for worker, mine in beside.items()])
-    apart: list[tuple[float, Line]] = []
+    spread = max(_spread(before[worker] if len(before[worker]) >= _USUAL else mine) for worker, mine in beside.items())
+    if not any(len(mine) >= _USUAL for mine in before.values()):
+        spread = min(map(_spread, beside.values()))  # one that is apart may differ more from round to round
+    apart: list[tuple[float, bool, Line]] = []
     farthest = 0.0
     for worker, mine in beside.items():
         judged = [(_distance(stretch, before[worker], mine, spread, bound.within), stretch)
                   for stretch in _in_stretches(mine)]
         farthest = max([farthest, *(distance for distance, _ in judged)])
-        far = [(distance, stretch) for distance, stretch in judged if distance > 1]
-        if far:
-            apart.append((max(distance for distance, _ in far), _apart(worker, [part for _, part in far])))
+        if far := [stretch for distance, stretch in judged if distance > 1]:
+            higher = median(each.gap for stretch in far for each in stretch) > 0
+            apart.append((max(distance for distance, _ in judged), higher, _apart(worker, far)))
+    if any(higher for _, higher, _ in apart):
+        apart = [entry for entry in apart if entry[1]]  # beside one that is too high another seems too low
     apart.sort(key=lambda entry: -entry[0])
-    return Finding(not apart, f"{len(apart)} of {len(beside)} workers apart", "0", [words for _, words in apart],
+    return Finding(not apart, f"{len(apart)} of {len(beside)} workers apart", "0", [words for *_, words in apart],
                    figures=[Figure(value=farthest, limit=1.0, unit="share")])
 
 
@@ -204,13 +210,19 @@ def _beside(told: Iterable[ToldRound]) -> dict[str, list[_Beside]]:
         numbers = [loss for loss in each.losses if isinstance(loss, float)]
         if numbers and not each.void:
             rounds.setdefault(each.round, []).append((each, median(numbers)))
-    beside: dict[str, list[_Beside]] = {}
+    beside: dict[str, list[tuple[ToldRound, float, float]]] = {}
     for members in rounds.values():
-        if len(members) > 1:
-            middle = median_low([loss for _, loss in members])
-            for each, loss in members:
-                beside.setdefault(each.worker, []).append(_Beside(each.round, each.t, loss, middle))
-    return {worker: sorted(mine, key=lambda each: each.t) for worker, mine in beside.items()}
+        for each, loss in members if len(members) > 1 else ():
+            others = median_low([theirs for other, theirs in members if other is not each])
+            beside.setdefault(each.worker, []).append((each, loss, others))
+    return {worker: _with_levels(sorted(mine, key=lambda entry: entry[0].t)) for worker, mine in beside.items()}
+
+
+def _with_levels(mine: Sequence[tuple[ToldRound, float, float]]) -> list[_Beside]:
+    levels = [median(abs(others) for *_, others in mine[max(0, place - _AROUND):place + _AROUND + 1])
+              for place in range(len(mine))]
+    return [_Beside(each.round, each.t, own, others, level)
+            for (each, own, others), level in zip(mine, levels, strict=True)]
 
 
 def _spread(mine: Sequence[_Beside]) -> float:
@@ -226,28 +238,24 @@ def _in_stretches(mine: Sequence[_Beside]) -> list[Sequence[_Beside]]:
 def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Sequence[_Beside], spread: float,
               within: float) -> float:
     """Return how far a worker is from the others in a stretch of rounds, as a share of what it may be."""
-    gap, level = median(each.gap for each in stretch), median(abs(each.members) for each in stretch)
-    chance = _OF_A_MEDIAN * spread / len(stretch) ** 0.5
-    least = max(_BEYOND * chance, _OF_THE_FIRST * median(abs(each.members) for each in mine[:_STRETCH]))
-    always = max(least, _WITHOUT_BEFORE * within * level)
-    distance = _of(gap, always)
-    if len(before) >= _USUAL and stretch[0].t >= before[-1].t:
-        distance = max(distance, _of(abs(gap - median(each.gap for each in before)), max(least, within * level)))
+    gap, level = median(each.gap for each in stretch), median(each.level for each in stretch)
+    chance = _BEYOND * _OF_A_MEDIAN * spread
+    early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
+    distance = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
+    if len(before) >= _USUAL and stretch[0].t > before[-1].t:
+        usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
+        distance = max(distance, abs(gap - usual) / max(within, chance, early, _ROUNDED))
         if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):
-            distance = max(distance, _of(abs(gap), _ROUNDED * level))  # they told one loss, and do so no more
+            distance = max(distance, abs(gap) / _ROUNDED)  # all told one loss, and do so no more
     return distance
-
-
-def _of(gap: float, limit: float) -> float:
-    return gap / limit if limit else 0.0 if gap <= 0 else 2.0
 
 
 def _apart(worker: str, far: Sequence[Sequence[_Beside]]) -> Line:
     first, last = far[0], far[-1]
-    own, others = (median(values) for values in zip(*((each.own, each.members) for part in far for each in part),
+    own, others = (median(values) for values in zip(*((each.own, each.others) for part in far for each in part),
                                                     strict=True))
     return line(f"{worker} told losses of {own:.4g} from round {first[0].round} at ", first[0].t,
-                f" to round {last[-1].round}, where the members of these rounds told {others:.4g}")
+                f" to round {last[-1].round}, where the other members told {others:.4g}")
 
 
 def _by(told: Iterable[ToldRound], key: Callable[[ToldRound], str]) -> Mapping[str, list[ToldRound]]:

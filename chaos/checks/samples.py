@@ -190,7 +190,7 @@ def _reached(pieces: Sequence[_Piece]) -> int:
     newest: dict[str, _Piece] = {}
     for piece in sorted(pieces, key=lambda piece: piece.told.t):
         newest[piece.told.worker] = piece
-    lately = sorted(piece.told.t for piece in pieces)[-4 * len(newest):][0]
+    lately = sorted({piece.told.t for piece in pieces})[-2 * len(newest):][0]
     return min(piece.last for piece in newest.values() if piece.told.t >= lately)
 
 
