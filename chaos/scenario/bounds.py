@@ -67,18 +67,64 @@ class RoundQuorum(_Bound):
 
 
 class LossParity(_Bound):
-    """loss_parity; margins are relative, one-sided (a lower loss always holds)."""
+    """loss_parity; margins are relative, one-sided: a lower loss holds, but one that workers told of rounds and that is
+    lower than it can be."""
 
     against_baseline: Share | None = None
     """Against the fault-free run of the same cluster."""
     against_synchronous: Share | None = None
     """Against the synchronous run at its own best learning rate."""
+    better_by: Share = 0.2
+    """So much lower than the baseline's a loss may be that workers told: below it they trained on something else, or
+    told no loss at all."""
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document as it was before there was `better_by`, where that keeps its default."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("better_by", 0.2)}
 
     @model_validator(mode="after")
     def _some(self) -> LossParity:
         if self.against_baseline is None and self.against_synchronous is None:
             raise ValueError("give a margin: `against_baseline: 2%`, `against_synchronous: 4%` or both")
         return self
+
+
+class LossesAreNumbers(_Bound):
+    """losses_are_numbers."""
+
+    in_a_row: int | None = Field(None, ge=0)
+    """So many rounds in a row a worker may tell a loss that is no number, if it recovers; None: any number."""
+
+
+class RoundsRepeat(_Bound):
+    """rounds_repeat."""
+
+    tolerance: Share = 0.0
+    """By such a share of it the loss of a round that is made again may differ."""
+    after_rounds: int = Field(0, ge=0)
+    """So many rounds after going back are not compared."""
+
+
+class MembersAgree(_Bound):
+    """members_agree."""
+
+    within: Share = 0.5
+    """So far from the others' loss a worker's may be, as a share of it, beyond what was usual before the first fault;
+    where that is not known, six times as far."""
+
+
+class SamplesOnce(_Bound):
+    """samples_once."""
+
+    again: int = Field(0, ge=0)
+    """So many batches, or samples, may be trained on twice."""
+    skipped: int = Field(0, ge=0)
+    """So many may be left out."""
+    numbered_by: Literal["worker", "all"] | None = None
+    """Every worker numbers its own data, or there is one numbering of all; None: batches that workers told alike in the
+    same rounds before the first fault are each worker's, anything else is of all."""
 
 
 class Participation(_Bound):
@@ -93,6 +139,11 @@ class Participation(_Bound):
         if self.at_least is None and self.at_most is None:
             raise ValueError("give a bound: `at_least: 80%` or `at_most: 20%`")
         return self
+
+
+_ASKED_FOR = frozenset({"losses_are_numbers", "rounds_repeat", "members_agree", "samples_once"})
+"""Bounds of checks that always run, and are on the plan only where a scenario names them: it then asks for an answer.
+"""
 
 
 def _foreign(named: tuple[str, Any]) -> Any:
@@ -128,6 +179,10 @@ class Bounds(_Bound):
     loss_parity: LossParity | None = None
     rounds_never_go_back: LostRounds = LostRounds()
     round_quorum: RoundQuorum | None = None
+    losses_are_numbers: LossesAreNumbers = LossesAreNumbers()
+    rounds_repeat: RoundsRepeat = RoundsRepeat()
+    members_agree: MembersAgree = MembersAgree()
+    samples_once: SamplesOnce = SamplesOnce()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -138,7 +193,8 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None))}
+                                        ("round_quorum", None))
+                and (key not in _ASKED_FOR or key in self.model_fields_set)}
 
     @property
     def excuses_outages(self) -> bool:

@@ -244,6 +244,14 @@ class Step(Event):
     """Learning rate."""
     position: int | None = None
     """Which batch of its shard it was made on."""
+    no_number: Literal["nan", "inf", "-inf"] | None = None
+    """What was told as its loss, where that is no number; `loss` is missing then."""
+    epoch: int | None = None
+    """The pass over the data, where it is told."""
+    batches: list[tuple[int, int]] | None = None
+    """The batches that it was made on, where they are named: first and last number of each run of them."""
+    samples: list[tuple[int, int]] | None = None
+    """The samples that it was made on, in the same way."""
 
     times = ("began",)
 

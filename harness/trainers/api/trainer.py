@@ -123,6 +123,8 @@ class ToldLoss(NamedTuple):
     round: int
     t: float
     loss: float
+    error: float = 0.0
+    """Standard error, as far as it is known."""
 
 
 class Witness(Protocol):
@@ -416,6 +418,10 @@ class Trainer(ABC):
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """Return the loss curve that nodes reported; empty where they report none."""
         return ()
+
+    def workers_losses(self, tape: Tape) -> Mapping[str, Sequence[ToldLoss]]:
+        """Return the loss curve of every worker that reported one."""
+        return {}
 
     def unfinished(self, processed: int) -> str:
         """Return why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it

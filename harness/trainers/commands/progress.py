@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from diloco_chaos.harness.trainers.core.round_reports import Lint, RoundReport
+from diloco_chaos.harness.trainers.commands.named_data import named, samples
+from diloco_chaos.harness.trainers.core.round_reports import Lint, Named, RoundReport
 
-GROUPS = ("round", "loss", "samples", "members", "time")
+GROUPS = ("round", "loss", "samples", "members", "time", "batch")
 """Names of groups that an expression may have; `round` it must."""
 
 
@@ -56,8 +57,9 @@ class Expression:
             return None
         said: Mapping[str, str | None] = match.groupdict()
         try:
-            return RoundReport(int(said["round"] or ""), _number(said.get("loss")), _count(said.get("samples")),
-                               _count(said.get("members")), _time(said.get("time")))
+            count, those = samples(said.get("samples"))
+            return RoundReport(int(said["round"] or ""), _number(said.get("loss")), count,
+                               _count(said.get("members")), _time(said.get("time")), _batches(said.get("batch")), those)
         except ValueError as error:
             return f"a line that matches tells no round: {error}"
 
@@ -79,11 +81,15 @@ class JsonLines:
         except (ValueError, RecursionError) as error:
             return f"a line is no JSON: {error}"
         said = {name: _under(document, self.keys.get(name, name)) for name in GROUPS}
+        if "batch" not in self.keys:  # it may well be how large a batch is
+            said["batch"] = None
         if said["round"] is None:
             return None
         try:
-            return RoundReport(_whole(said["round"]), _finite(said["loss"]), _whole(said["samples"]),
-                               _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
+            count, those = samples(said["samples"])
+            return RoundReport(_whole(said["round"]), _loss(said["loss"]), count, _whole(said["members"]),
+                               _time(None if said["time"] is None else str(said["time"])), _batches(said["batch"]),
+                               those)
         except (ValueError, OverflowError) as error:
             return f"a line with a round tells none: {error}"
 
@@ -106,6 +112,15 @@ def _under(document: Any, key: str) -> Any:
         return document.get(key) if isinstance(document, dict) else None
     first, dot, rest = key.partition(".")
     return _under(document.get(first), rest) if dot else None
+
+
+def _loss(value: Any) -> float | None:
+    """A loss; texts say what is no number: JSON has no way to."""
+    return float(value) if isinstance(value, str) else _finite(value)
+
+
+def _batches(value: Any) -> Named | None:
+    return None if value is None else named(value)
 
 
 def _finite(value: Any) -> float | None:

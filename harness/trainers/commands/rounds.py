@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Steady, Step
+from diloco_chaos.harness.trainers.commands.losses import told_loss
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
@@ -78,8 +79,7 @@ class Rounds:
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation or self._finished:
             return
-        yield Step(step=report.round, tokens=report.samples or 0, began=known.since,
-                   loss=report.loss).stamped(t, worker, incarnation)
+        yield _step(report, known.since).stamped(t, worker, incarnation)
         known.since, known.last = t, report.round
         part = MergedPart(learner=worker, incarnation=incarnation, base=self._merged, arrived=t, first=report.round,
                           last=report.round, steps=1, tokens=report.samples or 0, weight=1.0, digest="",
@@ -134,6 +134,13 @@ class Rounds:
         if not self._finished:
             self._finished = True
             yield _of_run(t, Finished(step=self._newest, processed=self._newest, early=early))
+
+
+def _step(report: RoundReport, since: float) -> Step:
+    loss, no_number = told_loss(report.loss)
+    batches, samples = ([*named] if named else None for named in (report.batches, report.named_samples))
+    return Step(step=report.round, tokens=report.samples or 0, began=since, loss=loss, no_number=no_number,
+                batches=batches, samples=samples)
 
 
 def _of_run(t: float, event: E) -> E:

@@ -173,12 +173,12 @@ class ToldBy(_Part):
     """The way in which rounds are known."""
 
     log: Annotated[str, AfterValidator(_expression)] | None = None
-    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
-    `time` where it has them."""
+    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members`,
+    `time` and `batch` where it has them."""
     metrics: str | None = None
     """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` may stand in its
     path, which begins where the node runs."""
-    keys: dict[Literal["round", "loss", "samples", "members", "time"], str] = {}
+    keys: dict[Literal["round", "loss", "samples", "members", "time", "batch"], str] = {}
     """Of `metrics`: what of a round stands under which key, `{round: step, loss: train.loss}`."""
     written: bool = False
     """It calls `diloco_chaos.progress.round`."""
@@ -204,7 +204,7 @@ class ToldBy(_Part):
         if self.metrics is not None:
             return Source(nodes, f"{cwd}/{self.metrics}" if cwd and not self.metrics.startswith(("/", "{run}"))
                           else self.metrics, JsonLines({str(what): key for what, key in self.keys.items()}))
-        return Source(nodes, WRITTEN, JsonLines())
+        return Source(nodes, WRITTEN, JsonLines({"batch": "batch"}))
 
 
 class ProgressOf(ToldBy):

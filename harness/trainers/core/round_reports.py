@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+Named: TypeAlias = tuple[tuple[int, int], ...]
+"""Numbers of data: first and last of each run of them."""
 
 
 class RoundReport(NamedTuple):
@@ -16,6 +19,10 @@ class RoundReport(NamedTuple):
     """How many workers took part, by its own word."""
     time: float | None = None
     """When, in seconds since 1970, by its own clock."""
+    batches: Named | None = None
+    """The batches that it took, where they are named."""
+    named_samples: Named | None = None
+    """The samples that it took, where they are named."""
 
 
 class Lint(NamedTuple):

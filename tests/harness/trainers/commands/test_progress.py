@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -21,6 +22,20 @@ def found(*rounds, text=r"step=(?P<round>\d+)", now=None):
 def test_a_line_tells_its_round_and_what_is_said_of_it():
     text = r"^(?P<time>\S+) step=(?P<round>\d+) n=(?P<members>\d+) x=(?P<samples>\d+) loss=(?P<loss>\S+)"
     assert read(text, "12.5 step=7 n=3 x=640 loss=1e-2") == RoundReport(7, 0.01, 640, 3, 12.5)
+
+
+def test_a_line_may_name_its_data():
+    text = r"step=(?P<round>\d+) batch=(?P<batch>\S+)( of (?P<samples>.*))?"
+    assert read(text, "step=7 batch=12") == RoundReport(7, batches=((12, 12),))
+    assert read(text, "step=7 batch=12-15 of [3, 4]") == RoundReport(7, samples=2, batches=((12, 15),),
+                                                                      named_samples=((3, 4),))
+
+
+def test_a_key_of_json_names_a_batch_where_that_is_said_of_it():
+    line = '{"round": 7, "batch": 64, "samples": [1, 2, 3], "loss": "nan"}'
+    told = JsonLines().read(line)
+    assert (told.batches, told.samples, told.named_samples, math.isnan(told.loss)) == (None, 3, ((1, 3),), True)
+    assert JsonLines({"batch": "batch"}).read(line).batches == ((64, 64),)
 
 
 def test_what_a_line_does_not_say_is_unknown():
