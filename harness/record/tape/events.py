@@ -600,6 +600,16 @@ class Spawn(Event):
         return self.target, self.incarnation
 
 
+class FileRead(Event):
+    """A file of a node's state was read, or looked for where it is gone, that a fault had damaged."""
+
+    target: str
+    """The node."""
+    incarnation: int
+    """Of its process then."""
+    file: str
+
+
 class Injecting(Event):
     """A fault is about to come."""
 
@@ -735,7 +745,7 @@ AnyEvent = (
     | Reset | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic
     | Grouped | RolledBack | CheckpointBegun | CheckpointComplete | CheckpointIncomplete
-    | Begin | Planned | Continued | Spawn | Injecting | Injected | Observed | Healed | Verified | NotHealed | Raised
-    | Aborted | Ending | End | Residue | Clock | Machine)
+    | Begin | Planned | Continued | Spawn | FileRead | Injecting | Injected | Observed | Healed | Verified | NotHealed
+    | Raised | Aborted | Ending | End | Residue | Clock | Machine)
 KINDS: Mapping[str, type[Event]] = {kind.name(): kind for kind in get_args(AnyEvent)}
 """Every kind by its name on the tape."""
