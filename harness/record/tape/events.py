@@ -734,6 +734,9 @@ class Machine(Event):
     """Share of the memory that can be had."""
     sync: float = 0.0
     """Longest time that a byte of the harness' own took to be on the run's disk, tried four times a second, seconds."""
+    waited: float | None = None
+    """Run delay: for how long that thread of the run's nodes waited for a processor that waited longest, seconds. It
+    may have begun before. Missing where it is not known."""
     machine: str = ""
     """Which one; empty: the harness' own."""
 
