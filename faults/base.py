@@ -202,6 +202,10 @@ class Fault(BaseModel):
         """Measure that it is gone; `back` says so."""
         return {}
 
+    def observe_end(self, hit: FaultContext) -> Observation:
+        """Measure at the run's end, while its nodes are still there, what shows whether it had taken effect."""
+        return {}
+
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         raise NotImplementedError

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
-from typing import ClassVar, Literal
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
@@ -18,6 +20,7 @@ from diloco_chaos.harness.record.tape.events import (
     Corrupted,
     Exit,
     Failed,
+    FileRead,
     MemoryContent,
     MemoryPart,
     RefusedCheckpoint,
@@ -25,9 +28,11 @@ from diloco_chaos.harness.record.tape.events import (
     Reset,
     Resumed,
     Spawn,
+    Step,
 )
 from diloco_chaos.harness.trainers.core.memory import Corruption
 
+_SMALL, _SHOWN = 10, 5
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 
 
@@ -43,6 +48,9 @@ class Damage(Ending):
     """How many of its files are damaged."""
     mirrors: bool = False
     """Damage both copies of each: then there is nothing to go on from."""
+    which: str | None = Field(None, min_length=1)
+    """Which files: `newest`, `all`, or a pattern of names such as `step-*/model.*`, the newest first. If not given, the
+    newest of a trainer of commands, and any of the built-in one's, which are all in use."""
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of files and bytes; a plan's freezing sets it."""
 
@@ -51,14 +59,34 @@ class Damage(Ending):
         node, chance = self.targets[0], random.Random(self.seed)
         hit.cluster.kill(node, self.restart_after)
         hit.cluster.wait_gone(node)
-        names = sorted(name for name, size in hit.cluster.state_files(node).items() if size)
+        files = {name: size for name, size in hit.cluster.state_files(node).items() if size}
+        which = self.which or ("newest" if hit.spec(node).program else "")
+        chosen = self._aimed_at(files, which) if which else self._drawn_from(files, chance)
+        if not chosen and which not in ("", "newest", "all"):
+            return {"ok": False, "damaged": "", "why": f"no file matches {which!r}; there {_are(files)}"}
+        seen = [hit.cluster.alter(node, name, lambda content: self.damaged(content, chance)) for name in chosen]
+        nothing_left = self.kind == "delete" and len(chosen) == len(files)  # then nobody can go on from another one
+        watched = hit.spec(node).program is not None and bool(seen) and all(seen) and not nothing_left
+        return {"damaged": ", ".join(chosen)} | ({"watched": True} if watched else {})
+
+    def _drawn_from(self, files: Mapping[str, int], chance: random.Random) -> list[str]:
+        names = sorted(files)
         first = [name for name in names if ".mirror." not in name]
         chosen = chance.sample(first, min(self.files, len(first)))
         if self.mirrors:
             chosen += [name for name in names if name not in first and name.replace(".mirror.", ".") in chosen]
-        for name in chosen:
-            hit.cluster.alter(node, name, lambda content: self.damaged(content, chance))
-        return {"damaged": ", ".join(chosen)}
+        return chosen
+
+    def _aimed_at(self, files: Mapping[str, int], which: str) -> list[str]:
+        """Choose by age; `files` has the newest first. What is small beside the largest only tells of a checkpoint, and
+        what has a name for the time being is not finished: neither is one."""
+        if which == "all":
+            return list(files)
+        if which != "newest":
+            return [name for name in files if fnmatchcase(name, which)][:self.files]
+        whole = [name for name in files if not _unfinished(name)] or list(files)
+        most = max((files[name] for name in whole), default=0)
+        return [name for name in whole if files[name] * _SMALL >= most][:self.files]
 
     def damaged(self, content: bytes, chance: random.Random) -> bytes | None:
         """The file's content afterwards; None: it is gone."""
@@ -75,7 +103,7 @@ class Damage(Ending):
         if not files or not gone or gone[-1].status != -signal.SIGKILL:
             return Effect(False, "no file was damaged" if not files else f"{self.targets[0]} was not killed")
         if self.targets[0] != run.coordinator:
-            return Effect(True, f"{', '.join(files)} damaged")
+            return self._met(run, on, files, next_one)
         successor = gone[-1].incarnation + 1
         later = [event for event in run.tape.of(Repaired, RefusedCheckpoint, node=self.targets[0])
                  if event.inc == successor]
@@ -90,11 +118,57 @@ class Damage(Ending):
             return Effect(went_on, f"the syncer did not notice {', '.join(missed)}", reacted=False)
         return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
 
+    def _met(self, run: Evidence, on: Injection, files: Sequence[str], successor: Spawn | None) -> Effect:
+        """Return whether the damage was met where the trainer does not record what it found: whether a process read it,
+        if that was watched."""
+        damaged = f"{', '.join(files)} damaged"
+        if not on.observed.get("watched"):
+            return Effect(True, damaged)
+        since = on.began if successor is None else successor.t
+        read = [event.file for event in run.tape.of(FileRead, node="harness")
+                if event.target == self.targets[0] and event.t >= since]
+        met = [name for name in files if name in read]
+        if met:
+            return Effect(True, f"{damaged}, and {', '.join(met)} read afterwards")
+        if self.kind == "delete" and successor is not None and self._began_anew(run, successor):
+            return Effect(True, f"{damaged}, and {self.targets[0]} began anew")
+        if successor is None:
+            return Effect(False, f"{damaged}, but no process read that: {self.targets[0]} was not started again")
+        return Effect(False, f"{damaged}, but no process read that afterwards: {self.targets[0]} does not go on from "
+                             f"it; name the file that it reads: `which: PATTERN`")
+
+    def _began_anew(self, run: Evidence, successor: Spawn) -> bool:
+        """Return whether its successor's first round is no later than the first one that the node ever made."""
+        rounds = list(run.tape.of(Step, node=self.targets[0]))
+        mine = [event.step for event in rounds if event.inc == successor.incarnation]
+        return bool(mine) and mine[0] <= min(event.step for event in rounds if event.inc < successor.incarnation)
+
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         copies = " and their mirrors" if self.mirrors else ""
         count = "a checkpoint" if self.files == 1 else f"{self.files} checkpoints"
+        if self.which:
+            count = {"newest": "the newest checkpoint" if self.files == 1 else f"the newest {self.files} files",
+                     "all": "all checkpoints"}.get(self.which, f"{count} ({self.which})")
         return f"{self.kind} {count}{copies} of {names(self.targets)}, killed{self.back()}"
+
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without `which` where it is not given: older frozen plans lack it."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("which", None)}
+
+
+def _unfinished(name: str) -> bool:
+    """Return whether a file has a name that it bears until it is whole."""
+    last = name.rpartition("/")[2].lower()
+    return last.startswith(".") or last.endswith(("~", ".tmp", ".temp", ".part", ".partial", ".incomplete"))
+
+
+def _are(names: Collection[str]) -> str:
+    shown = ", ".join(list(names)[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"are {shown}" if shown else "is none"
 
 
 class Corrupt(Damage):

@@ -173,5 +173,6 @@ def _excuse(history: History, finding: Finding) -> Line:
                        > window.allowed for window in late):
         return ()
     start, end, _ = late[0]
-    return line(f"this machine had other things to do, {describe(interferences, start, end)} between ", start, " and ",
-                end)
+    why = describe(interferences, start, end)
+    others = "" if why.startswith("this run") else "this machine had other things to do, "
+    return line(f"{others}{why} between ", start, " and ", end)

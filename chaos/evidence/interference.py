@@ -2,6 +2,11 @@
 
 Only what the harness saw of others counts. A node that burns the processors, writes without end or keeps all memory is
 a part of the run; and what the run's own faults do to the machine is no interference either.
+
+Others who keep the processors busy are in the way of a run that wants one, and of no run that sleeps or stands still:
+no longer than for the run delay of that thread of its nodes that waited longest. (Threads that wait at the same time
+must not be added up, and where rounds are computed one of them is on the way of all.) A tape without that figure says
+only what others used.
 """
 
 from __future__ import annotations
@@ -20,6 +25,9 @@ _OTHERS = 0.25
 """Processors that others have to use then."""
 _STOLEN = 0.1
 """Share of the processors that the host kept."""
+_WAITED = 0.05
+"""Share of the time for which a thread of the run has to wait for one then; less is what any scheduler takes."""
+RUN_DELAY = "this run waited for a processor"
 _LATE_S = 0.3
 """The harness itself wanted to run, and could not."""
 _STOPPED_S, _AT_REST = 1.0, 0.5
@@ -46,6 +54,14 @@ class Interference(NamedTuple):
     why: str
     samples: tuple[Machine, ...]
 
+    def within(self, start: float, end: float) -> float:
+        """Return how many seconds of [start, end] were interfered with: those in which the run waited, where it is
+        known for how long it did."""
+        whole = max(0.0, min(self.end, end) - max(self.start, start))
+        if self.why != RUN_DELAY:
+            return whole
+        return min(whole, sum(_waited(sample, start, end) for sample in self.samples))
+
     def numbers(self) -> str:
         """Return what was measured, in words, as means over these seconds."""
         ours, others, stolen, idle = (mean(getattr(sample, name) for sample in self.samples)
@@ -53,7 +69,9 @@ class Interference(NamedTuple):
         late = max(sample.late for sample in self.samples)
         io = max(sample.io for sample in self.samples)
         sync = max(sample.sync for sample in self.samples)
-        return (f"of {self.samples[0].cores} processors this run used {ours:.1f}, others {others:.1f}, "
+        waited = sum(sample.waited or 0.0 for sample in self.samples)
+        return ((f"{waited:.1f} s of run delay; " if self.why == RUN_DELAY else "") +
+                f"of {self.samples[0].cores} processors this run used {ours:.1f}, others {others:.1f}, "
                 f"the host {stolen:.1f}, nobody {idle:.1f}; the harness was up to {late:.1f} s late; "
                 f"up to {io:.0%} of the time waiting for a disk"
                 + (f", which took {sync:.1f} s to store a byte" if sync >= _SYNC_S else ""))
@@ -73,7 +91,7 @@ def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
     usual = {name: median([getattr(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
     intervals: list[Interference] = []
     for number, sample in enumerate(samples):
-        start, end = sample.t - sample.seconds, sample.t
+        start, end = sample.t - max(sample.seconds, sample.waited or 0.0), sample.t
         lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
         if why := _why(sample, usual, _strained(history, start, end), lately):
             if intervals and intervals[-1].why == why and start - intervals[-1].end < sample.seconds / 2:
@@ -88,7 +106,10 @@ def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately
     if sample.stolen >= _STOLEN * cores:
         return "the host of this virtual machine kept its processors"
     if sample.others >= _OTHERS and sample.idle <= _NO_IDLE * cores and "processors" not in strained:
-        return "other processes had its processors"
+        if sample.waited is None:
+            return "other processes had its processors"
+        if sample.waited >= _WAITED * sample.seconds:
+            return RUN_DELAY
     if _stopped(sample):
         return "the run was stopped"
     if sample.late >= _LATE_S:
@@ -131,16 +152,25 @@ def _strained(history: History, start: float, end: float) -> set[str]:
             for what in span.planned.fault.strains}
 
 
+def _waited(sample: Machine, start: float, end: float) -> float:
+    """Return for how many seconds of [start, end] the run waited: its run delay is told when the wait is over."""
+    waited = sample.waited or 0.0
+    lasted = max(sample.seconds, waited)
+    return waited / lasted * max(0.0, min(sample.t, end) - max(sample.t - lasted, start))
+
+
 def seconds_within(intervals: Iterable[Interference], start: float, end: float) -> float:
     """Return how many seconds of [start, end] were interfered with."""
-    return sum(max(0.0, min(interval.end, end) - max(interval.start, start)) for interval in intervals)
+    return min(end - start, sum(interval.within(start, end) for interval in intervals))
 
 
 def describe(intervals: Iterable[Interference], start: float, end: float) -> str:
-    """Say what was in the way between these times, the longest first."""
+    """Say what was in the way between these times, the longest first; empty where nothing was."""
     seconds: dict[str, float] = {}
     for interval in intervals:
-        within = seconds_within([interval], start, end)
+        within = interval.within(start, end)
         seconds |= {interval.why: seconds.get(interval.why, 0.0) + within} if within else {}
+    waited = seconds.pop(RUN_DELAY, 0.0)
     ranked = sorted(seconds.items(), key=lambda item: -item[1])
-    return ", ".join(f"for {within:.1f} s {why}" for why, within in ranked)
+    return ", ".join([*([f"this run waited {waited:.1f} s for a processor (run delay)"] if waited else []),
+                      *(f"for {within:.1f} s {why}" for why, within in ranked)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
@@ -251,12 +251,21 @@ class Experiment:
     def _end(self, outcome: RunOutcome) -> None:
         """Undo what is active, look for what is left, end the processes."""
         self._undo()
+        self._look_back()
         self._cluster.stop()
         self._sensing.close()
         for event in self._stage.events():
             self.observer.on_event(event)
         self._record(events.End(outcome=outcome.kind, message=outcome.message))
         self._stage.close()
+
+    def _look_back(self) -> None:
+        """Record what faults that came have to say at the end; one that can't says nothing."""
+        for planned in self.plan.faults:
+            with suppress(ClusterError, LinkError, OSError):
+                if self._sensing.has_come(planned) and (observed := planned.fault.observe_end(
+                        self._sensing.hit(planned))):
+                    self._record(events.Verified(fault=planned.id, observed=observed))
 
     def _let_go(self, node: str) -> None:
         """A node that stands at a failpoint goes on: the fault that it waits for does not come any more."""

@@ -61,6 +61,10 @@ class Sensing:
         """It is about to be undone: what is measured from now on tells nothing of it."""
         self._over.add(planned.id)
 
+    def has_come(self, planned: PlannedFault) -> bool:
+        """Return whether it was injected and undone."""
+        return planned.id in self._over
+
     def verify(self, planned: PlannedFault) -> None:
         """Begin to measure that a fault is gone."""
         if type(planned.fault).observe_undone is not Fault.observe_undone:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from diloco_chaos.chaos.scenario.validation import longest
 from diloco_chaos.faults import Fault, Latency, LinkFault
 from diloco_chaos.harness.trainers.api.trainer import Trainer
+from diloco_chaos.harness.trainers.core.elf import is_static
+from diloco_chaos.harness.trainers.core.programs import program_file
 
 
 def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
@@ -27,6 +29,9 @@ def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
                 warnings.append(f"{fault.describe()}: training is over before it is")
         if isinstance(fault, LinkFault) and fault.toxicity < 1:
             warnings.append(f"{fault.describe()}: which connections it hits is drawn by the proxy, not by the plan")
+    warnings += [f"{name}: peers: caught: {program.run.split()[0]} is linked statically: what it connects to itself "
+                 f"can't be caught; processes that it starts can" for name, program in trainer.programs().items()
+                 if program.meets and (path := program_file(program)) and is_static(path)]
     dead = {target for fault in faults if fault.stops_target and fault.expected_duration() is None
             for target in fault.targets}
     needed = cluster.learners_needed

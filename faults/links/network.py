@@ -9,14 +9,16 @@ from pydantic import Field, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
+from diloco_chaos.faults.links.apart import apart, contradiction
 from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from diloco_chaos.faults.links.profiles import PROFILES
 from diloco_chaos.harness.base.units import Rate, Seconds, show_bytes, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.places.capabilities import SharedLinks
+from diloco_chaos.harness.places.capabilities import SeesBeside, SharedLinks
 from diloco_chaos.harness.record.tape.events import Hello, Lost
+from diloco_chaos.harness.trainers.core.programs import ends
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14
@@ -174,6 +176,25 @@ class Partition(LinkFault):
         for link in hit.links(self.targets):
             hit.cluster.disable_link(link)
 
+    def inject(self, hit: FaultContext) -> Observation:
+        """Cut them, and say who is kept apart by that where the nodes are commands."""
+        observed = super().inject(hit)
+        nodes = {end for target in self.targets for end in ends(target)}
+        if self.direction != "both" or any(hit.spec(node).program is None for node in nodes):
+            return observed
+        kept = apart({name: hit.spec(name) for name in hit.cluster.states()}, hit.links(self.targets))
+        return observed | ({"apart": kept} if kept else {})
+
+    def observe(self, hit: FaultContext) -> Observation:
+        """Probe, and look for connections that pass no link."""
+        observed = super().observe(hit)
+        beside = None if (sees := hit.cluster.having(SeesBeside)) is None else sees.beside()
+        return observed | ({"beside": " | ".join(map(", ".join, beside))} if beside else {})
+
+    def observe_end(self, hit: FaultContext) -> Observation:
+        """Return what has passed up to the run's end."""
+        return self._carried(hit, "end")
+
     def undo(self, hit: FaultContext) -> None:
         """Let the links listen again."""
         if self.direction != "both":
@@ -181,6 +202,11 @@ class Partition(LinkFault):
             return
         for link in hit.links(self.targets):
             hit.cluster.enable_link(link)
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Return whether nothing got through, and no connection passed by."""
+        why = contradiction(run, on)
+        return Effect(False, f"the links were cut, but {why}") if why else super().verify(run, on)
 
     def took_effect(self, run: Evidence, on: Injection) -> Effect:
         """Judge it by how long nothing came through: from the loss of the connection to the next hello; one way: from

@@ -24,6 +24,7 @@ from diloco_chaos.harness.base.processes import (
     disk_bytes_of_family,
     family,
     memory_of_family,
+    run_delays,
 )
 
 _EVERY_S = 1.0
@@ -68,10 +69,13 @@ class Sample:
     """Share of the memory that can be had now."""
     sync: float
     """The longest time, in seconds, that a few bytes of the harness' own took to be on the run's disk."""
+    waited: float | None = None
+    """The seconds for which that thread of the run's nodes waited for a processor that waited longest; None: not known.
+    More than `seconds` where it had begun to wait before."""
 
     def fields(self) -> dict[str, Any]:
         """Return the sample's fields for the tape."""
-        return {name: round(value, 3) for name, value in asdict(self).items()}
+        return {name: round(value, 3) for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class _Counters:
     ours: Mapping[int, tuple[float, float]]
     """Of each of its processes its own time, and that of the children it has waited for."""
     waited: Mapping[str, float]
+    delays: Mapping[int, float]
+    """By thread of the run's nodes, the waiting for a processor."""
     disk: Mapping[int, int]
     """Bytes, by root process."""
     disk_all: int
@@ -137,8 +143,9 @@ class MachineWatch:
         memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
         held = sum(memory_of_family(members, exact=left < _SCARCE * memory) for members in families.values()) / 1024
         waited = {what: _waited(what) for what in _RESOURCES}
+        delays = run_delays(pid for members in families.values() for pid in members if pid != here)
         return _Counters(
-            self._clock(), idle, stolen, every, families.keys(), ours, waited, disk,
+            self._clock(), idle, stolen, every, families.keys(), ours, waited, delays, disk,
             sum(_kilobytes("vmstat", "pgpgin", "pgpgout")) * 1024, held / (memory or 1), left / (memory or 1))
 
 
@@ -156,9 +163,10 @@ def _between(before: _Counters, now: _Counters, late: float, sync: float) -> Sam
     disk_ours = max(0, sum(now.disk[pid] - before.disk[pid] for pid in now.disk)) / seconds / 1e6
     disk_all = max(0, now.disk_all - before.disk_all) / seconds / 1e6
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}
+    delays = [seconds - before.delays.get(thread, 0.0) for thread, seconds in now.delays.items()]
     return Sample(seconds, os.cpu_count() or 1, max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
                   max(0.0, stolen), late, **shares, disk_ours=disk_ours, disk_all=disk_all, memory_ours=now.memory_ours,
-                  memory_left=now.memory_left, sync=sync)
+                  memory_left=now.memory_left, sync=sync, waited=max(0.0, *delays) if delays else None)
 
 
 class _Naps:

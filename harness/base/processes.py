@@ -80,6 +80,18 @@ def cpu_seconds_of_family(pids: Iterable[int]) -> dict[int, tuple[float, float]]
     return seconds
 
 
+def run_delays(pids: Iterable[int]) -> dict[int, float]:
+    """Return by thread the seconds that it has waited for a processor while it could have run, for all threads of these
+    processes (the second field of /proc/PID/task/TID/schedstat); empty where the kernel does not count that."""
+    seconds = {}
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as counts:
+                    seconds[int(thread)] = int(counts.read().split()[1]) / 1e9
+    return seconds
+
+
 def disk_bytes_of_family(pids: Iterable[int]) -> int:
     """Return how many bytes these processes, and the children that each of them has waited for, have read from disks
     and written to be stored there; nothing of those that are not ours to ask."""

@@ -123,6 +123,15 @@ class Carries(Protocol):
 
 
 @runtime_checkable
+class SeesBeside(Protocol):
+    """Connections between nodes that pass no link can be seen. Not asked for by faults' plans."""
+
+    def beside(self) -> list[tuple[str, str, str]]:
+        """Return those that stand now: two nodes, and the program that one of them has it with; any thread may ask."""
+        ...
+
+
+@runtime_checkable
 class Asks(Protocol):
     """Its links are measured from where its nodes are. Not asked for by faults."""
 

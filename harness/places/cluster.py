@@ -110,16 +110,16 @@ class Cluster:
         self.site.nodes.wait_gone(node)
 
     def state_files(self, node: str) -> dict[str, int]:
-        """Name and size in bytes of the files from which a node goes on."""
+        """Name and size in bytes of the files from which a node goes on; the newest first, where that is known."""
         return self.site.files.state(node)
 
     def tape_size(self, node: str) -> int:
         """Bytes of the tape that the node's process writes."""
         return self.site.files.tape_size(node)
 
-    def alter(self, node: str, name: str, change: Change) -> None:
-        """Replace a state file's content; None removes it."""
-        self.site.files.alter(node, name, change)
+    def alter(self, node: str, name: str, change: Change) -> bool:
+        """Replace a state file's content; None removes it. Return whether `file_read` will tell of who reads it."""
+        return self.site.files.alter(node, name, change)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class Site(ABC):
         Raises:
             ClusterError: a node died that nobody killed, or the place can't go on.
         """
+        for node, name in self.files.reads():
+            self.nodes.note_read(node, name)
         self.nodes.poll()
 
     def residue(self) -> list[str]:

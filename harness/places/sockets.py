@@ -46,6 +46,23 @@ def takes(pid: int, port: int) -> bool | None:
         return None
 
 
+def established() -> dict[tuple[str, str], str]:
+    """Return the connections of this machine: (its own end, the other one) -> the socket that holds it, as /proc/PID/fd
+    shows it. An end is an address and a port, as text that is the same from both sides."""
+    standing = {}
+    for table in _TABLES:
+        with suppress(OSError), open(f"/proc/net/{table}") as lines:
+            for fields in map(str.split, lines):
+                if len(fields) > 9 and fields[3] == _ESTABLISHED:
+                    standing[_end(fields[1]), _end(fields[2])] = f"socket:[{fields[9]}]"
+    return standing
+
+
+def _end(text: str) -> str:
+    address, _, port = text.partition(":")
+    return f"{_address(address)}:{int(port, 16)}"
+
+
 def holds(pid: int, sockets: Iterable[str]) -> bool:
     """Return whether a process has one of these open; no, where it is gone or not ours to ask."""
     wanted = set(sockets)

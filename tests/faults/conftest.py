@@ -63,6 +63,7 @@ class Recorder:
         self.files[name] = changed
         if changed is None:
             del self.files[name]
+        return True
 
     def degrade(self, link, toxics):
         self.toxics.setdefault(link, {}).update({toxic.name: toxic for toxic in toxics})

@@ -1,6 +1,12 @@
 """Faults of state: what becomes of the files, and of those who find them."""
 
+from dataclasses import replace
+
+import pytest
+
+from diloco_chaos.harness.places.base import NodeSpec
 from diloco_chaos.harness.trainers.core.memory import Corruption
+from diloco_chaos.harness.trainers.core.programs import Program
 
 
 def test_a_damaged_checkpoint_is_found_after_the_kill_and_its_mirror_is_whole(cluster, hit, fault):
@@ -38,6 +44,56 @@ def test_the_same_seed_damages_the_same_bytes(cluster, hit, fault):
     first, cluster.files = dict(cluster.files), before
     one.inject(hit)
     assert cluster.files == first
+
+
+@pytest.fixture
+def of_command(hit):
+    """The same, at a node that is a command."""
+    return replace(hit, spec=lambda name: NodeSpec(name, (), program=Program("train", False, 0, 0)))
+
+
+@pytest.mark.parametrize(("names", "first"), [
+    (["step-20.pt", "step-10.pt"], "step-20.pt"),
+    (["latest", "step-20.pt", "step-10.pt"], "step-20.pt"),  # it only says which
+    (["step-30.pt.tmp", "step-20.pt"], "step-20.pt"),  # it was being written
+    ([".step-30.pt.Xy3", "step-20.pt"], "step-20.pt"),
+    (["checkpoint-20/trainer_state.json", "checkpoint-20/model.safetensors", "checkpoint-10/model.safetensors"],
+     "checkpoint-20/model.safetensors"),
+    (["one.tmp"], "one.tmp")])
+def test_the_newest_checkpoint_of_a_trainer_of_commands_is_damaged(cluster, of_command, fault, names, first):
+    cluster.files = {name: b"x" * (10 if "latest" in name or "json" in name else 1000) for name in names}
+    assert fault(kind="corrupt", targets="w").inject(of_command) == {"damaged": first, "watched": True}
+
+
+@pytest.mark.parametrize(("which", "files", "damaged"), [
+    ("newest", 2, "step-20/model, step-10/model"), ("all", 1, "step-20/model, step-20/data, step-10/model"),
+    ("step-*/model", 1, "step-20/model"), ("step-*/model", 9, "step-20/model, step-10/model"),
+    ("step-10/*", 1, "step-10/model")])
+def test_which_files_are_damaged_can_be_said(cluster, of_command, fault, which, files, damaged):
+    cluster.files = {"step-20/model": b"x" * 1000, "step-20/data": b"x" * 10, "step-10/model": b"x" * 1000}
+    assert fault(kind="truncate", targets="w", which=which, files=files).inject(of_command)["damaged"] == damaged
+
+
+def test_who_looks_for_what_is_gone_does_not_matter_where_nothing_else_is_left(cluster, of_command, fault):
+    cluster.files = {"step-20": b"x", "step-10": b"x"}
+    delete = fault(kind="delete", targets="w")
+    assert delete.inject(of_command) == {"damaged": "step-20", "watched": True}
+    assert delete.inject(of_command) == {"damaged": "step-10"}
+
+
+def test_a_pattern_that_no_file_matches_damages_nothing_and_says_what_there_is(cluster, of_command, fault):
+    cluster.files = {"step-20": b"x"}
+    assert fault(kind="truncate", targets="w", which="*.pt").inject(of_command) == {
+        "ok": False, "damaged": "", "why": "no file matches '*.pt'; there are step-20"}
+
+
+def test_the_built_in_trainers_fragments_are_drawn_and_its_own_events_tell_what_it_found(cluster, hit, fault):
+    assert "watched" not in fault(kind="corrupt", targets="syncer").inject(hit)
+
+
+def test_which_is_left_out_of_a_plan_that_does_not_say_it(fault):
+    assert "which" not in fault(kind="corrupt", targets="syncer").model_dump(mode="json", by_alias=True)
+    assert fault(kind="corrupt", targets="syncer", which="all").model_dump(mode="json")["which"] == "all"
 
 
 def test_a_write_limit_lies_between_the_tape_and_the_largest_checkpoint(cluster, hit, fault):

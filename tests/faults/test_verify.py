@@ -1,11 +1,13 @@
 """What every kind of fault is observed by, on tapes of a few lines: what proves it, and what does not."""
 
 import pytest
+from pydantic import TypeAdapter
 
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.faults import AnyEntry
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
@@ -138,6 +140,38 @@ def test_a_damaged_checkpoint_is_felt_by_who_found_it():
     assert observed(fault, killed, found, at_once={"damaged": ""}) == (False, "no file was damaged")
     refused = syncer(7, "refused_checkpoint", incarnation=1, reason="")
     assert observed("{delete: syncer, mirrors: true, at: 4s}", killed, refused, at_once=damaged)[0]
+
+
+def a_step(t, step, incarnation=0):
+    return learner(t, incarnation=incarnation, step=step, tokens=1, began=t)
+
+
+def test_a_checkpoint_that_no_event_tells_of_is_met_by_who_reads_it_after_the_damage():
+    damaged = {"damaged": "step-20, step-10", "watched": True}
+    killed, back = gone(-9, target="learner-1"), harness(6.0, "spawn", target="learner-1", incarnation=1)
+    read = [harness(t, "file_read", target="learner-1", incarnation=number, file=file) for t, number, file in
+            ((5.5, 0, "step-20"), (6.5, 1, "step-20"), (6.5, 1, "step-9"))]
+
+    def met(*events, at_once=damaged, kind="truncate"):
+        fault = TypeAdapter(AnyEntry).validate_python({"kind": kind, "targets": "learner-1", "at": "4s"})
+        story = [harness(AT, "injecting", fault="f1", kind="", targets=[], description=""),
+                 harness(AT, "injected", fault="f1", observed=at_once), *events]
+        history = History(freeze(parse(HEAD + "{truncate: syncer, at: 4s}"), 0), Tape(sorted(story, key=lambda e: e.t)))
+        return fault.verify(history, history.spans[0])
+
+    assert met(killed, back, read[1])[:2] == (True, "step-20, step-10 damaged, and step-20 read afterwards")
+    ok, words, _ = met(killed, back)
+    assert not ok
+    assert words.startswith("step-20, step-10 damaged, but no process read that afterwards: learner-1 does not go on")
+    assert not met(killed, back, read[0]).ok, "it was read before there was a successor"
+    assert not met(killed, back, read[2]).ok, "that is another file"
+    assert met(killed, read[0]).ok, "another node may read it where there is no successor"
+    assert met(killed).observed.endswith("but no process read that: learner-1 was not started again")
+    assert met(killed, back, at_once={"damaged": "step-20"}).ok, "nothing was watched there"
+    anew = [a_step(4.0, 1), a_step(4.5, 2), a_step(7.0, 1, incarnation=1)]
+    assert met(killed, back, *anew, kind="delete").observed == "step-20, step-10 damaged, and learner-1 began anew"
+    assert not met(killed, back, *anew, kind="truncate").ok
+    assert not met(killed, back, *anew[:2], a_step(7.0, 2, incarnation=1), kind="delete").ok
 
 
 def test_a_write_limit_is_felt_by_the_write_that_failed():

@@ -194,7 +194,7 @@ class ComposeSite(Site):
             node.process.sample(now)
             self.outside.must_be_left_alone(node.name, node.process.id)
         must_have_caught(self._catcher)
-        self.nodes.poll()
+        super().poll()
         self._toxiproxy.must_live()
 
     def residue(self) -> list[str]:

@@ -40,12 +40,16 @@ class SmallDisks:
         """Return a node's files of state; those on a small disk are seen through the container that keeps it."""
         return self._disk().files() if self._nodes[node].spec.disk else self._others.state(node)
 
-    def alter(self, node: str, name: str, change: Change) -> None:
+    def alter(self, node: str, name: str, change: Change) -> bool:
         """Alter a node's file of state; one on a small disk is rewritten through the container that keeps it."""
-        if self._nodes[node].spec.disk:
-            self._disk().alter(name, change)
-        else:
-            self._others.alter(node, name, change)
+        if not self._nodes[node].spec.disk:
+            return self._others.alter(node, name, change)
+        self._disk().alter(name, change)
+        return False
+
+    def reads(self) -> list[tuple[str, str]]:
+        """Return what was read since the last call of files in the run's folder."""
+        return self._others.reads()
 
     def tape_size(self, node: str) -> int:
         """Return the bytes of the node's tape, which is in the run's folder."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,11 +21,16 @@ from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkSer
 from diloco_chaos.harness.places.local.links import LinksBeside
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
+from diloco_chaos.harness.places.local.uncaught import Uncaught
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.record.tape.events import Warning
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.programs import Program, search_path
 from diloco_chaos.harness.trainers.wire.echo import EchoServer
+
+_LOOK_S = 1.0
+"""Between looks at what can't be caught."""
 
 
 class LocalSite(Site):
@@ -40,19 +46,21 @@ class LocalSite(Site):
         interpreter of its own, as one with a launcher always is. `launcher(node)`: a program, with its arguments, that
         becomes the node's command, as `nice` does. The rest: see `diloco_chaos.harness.places.place.Place.site`."""
         (run / "logs").mkdir(parents=True, exist_ok=True)
-        self._run, self._undo_log, self._launcher = run, undo_log, launcher
+        self._run, self._record, self._undo_log, self._launcher = run, record, undo_log, launcher
         self._links_port, self._toxiproxy = links_port, toxiproxy
         self.nodes = Nodes(run, record, undo_log, self._spawn)
         self.server = LinksBeside(run, undo_log.token)
         self.links = RunLinks(self.server, self.nodes, undo_log)
         self.files = RunFiles(run, self.nodes)
-        self.parts = (self.links, NodeProcesses(self.nodes))
+        self._uncaught = Uncaught(undo_log.token)
+        self.parts = (self.links, NodeProcesses(self.nodes), self._uncaught)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
         self._fork_server: ForkServerProcess | None = None
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
+        self._look_at = 0.0
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start the links, the nodes that listen, then all others; commands in their own order."""
@@ -84,6 +92,11 @@ class LocalSite(Site):
     def poll(self) -> None:
         """Supervise, and raise an error for what could not be caught."""
         must_have_caught(self._catcher)
+        if self._catcher is not None and time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            for node, program in self._uncaught.new_static(meets([each.spec for each in self.nodes.values()])):
+                self._record(Warning(reason=f"{node}: peers: caught: {program} is linked statically: its connections "
+                                            f"can't be caught, and faults of links don't reach them"))
         super().poll()
 
     def stop(self) -> None:

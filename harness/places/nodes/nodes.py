@@ -11,7 +11,7 @@ from typing import Generic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
 from diloco_chaos.harness.places.nodes.incarnation import STOP_TIMEOUT_S, Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
-from diloco_chaos.harness.record.tape.events import Exit, Listening, Spawn
+from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
 
@@ -96,6 +96,10 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
                 self.start(node.spec, node.number + 1)
                 if node.name in self._no_space:  # it comes back to a full disk: another fault had ended it before
                     self.expect_no_space(node.name, self._no_space[node.name])
+
+    def note_read(self, node: str, name: str) -> None:
+        """Record that a file of a node's state was read that a fault had damaged."""
+        self._record(FileRead(target=node, incarnation=self[node].number, file=name))
 
     def wait_gone(self, node: str) -> None:
         """Wait for the end that was brought about.

@@ -296,10 +296,11 @@ class Agent:
         return {}, b""
 
     def do_list(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """Files in a folder and below it, with their sizes; links are none of them."""
+        """Files in a folder and below it, with their sizes, the newest first; links are none of them."""
         folder = self._path(asked["path"])
-        return {"files": {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*"))
-                          if path.is_file() and not path.is_symlink()}}, b""
+        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        files.sort(key=lambda path: -path.stat().st_mtime_ns)
+        return {"files": {str(path.relative_to(folder)): path.stat().st_size for path in files}}, b""
 
     def do_spawn(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Start a process, in a session of its own; one of that name that was started already is left as it is. Where

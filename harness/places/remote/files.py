@@ -28,7 +28,7 @@ class AgentFiles:
         files = self._hosts[node].agent.ask("list", path=self.folder(node))["files"]
         return {str(name): int(size) for name, size in files.items() if name != self._ignored}
 
-    def alter(self, node: str, name: str, change: Change) -> None:
+    def alter(self, node: str, name: str, change: Change) -> bool:
         """Alter a file of state through the node's agent."""
         agent, path = self._hosts[node].agent, f"{self.folder(node)}/{name}"
         changed = change(agent.fetch("get", path=path)[1])
@@ -36,6 +36,11 @@ class AgentFiles:
             agent.ask("remove", path=path)
         else:
             agent.ask("put", changed, path=path)
+        return False
+
+    def reads(self) -> list[tuple[str, str]]:
+        """Return nothing: who reads files there is not known."""
+        return []
 
     def tape_size(self, node: str) -> int:
         """Return the bytes of the tape, as far as it has come here."""

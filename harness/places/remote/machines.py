@@ -58,7 +58,7 @@ class AgentMachines:
             self._before[boot] = agents
             if before.keys() == agents.keys() and (sample := _between(before, agents)) is not None:
                 samples[boot] = sample if boot != here else replace(
-                    own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
+                    own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours), waited=None)
         return samples
 
     def _tells(self, look: AgentReport) -> bool:

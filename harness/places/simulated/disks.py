@@ -23,10 +23,15 @@ class SimulatedDisks:
         disk = self._disk(node)
         return {name: len(disk.data(name)) for name in disk.names()}
 
-    def alter(self, node: str, name: str, change: Change) -> None:
+    def alter(self, node: str, name: str, change: Change) -> bool:
         """Rewrite or remove a file."""
         disk = self._disk(node)
         disk.alter(name, change(disk.data(name)))
+        return False
+
+    def reads(self) -> list[tuple[str, str]]:
+        """Return nothing: the trainer's own events say what it found."""
+        return []
 
     def tape_size(self, node: str) -> int:
         """None: the tape lies on no simulated disk, and no limit concerns it."""

@@ -608,6 +608,16 @@ class Spawn(Event):
         return self.target, self.incarnation
 
 
+class FileRead(Event):
+    """A file of a node's state was read, or looked for where it is gone, that a fault had damaged."""
+
+    target: str
+    """The node."""
+    incarnation: int
+    """Of its process then."""
+    file: str
+
+
 class Injecting(Event):
     """A fault is about to come."""
 
@@ -732,6 +742,9 @@ class Machine(Event):
     """Share of the memory that can be had."""
     sync: float = 0.0
     """Longest time that a byte of the harness' own took to be on the run's disk, tried four times a second, seconds."""
+    waited: float | None = None
+    """Run delay: for how long that thread of the run's nodes waited for a processor that waited longest, seconds. It
+    may have begun before. Missing where it is not known."""
     machine: str = ""
     """Which one; empty: the harness' own."""
 
@@ -743,7 +756,7 @@ AnyEvent = (
     | Reset | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic
     | Grouped | RolledBack | CheckpointBegun | CheckpointComplete | CheckpointIncomplete
-    | Begin | Planned | Continued | Spawn | Injecting | Injected | Observed | Healed | Verified | NotHealed | Raised
-    | Aborted | Ending | End | Residue | Clock | Machine)
+    | Begin | Planned | Continued | Spawn | FileRead | Injecting | Injected | Observed | Healed | Verified | NotHealed
+    | Raised | Aborted | Ending | End | Residue | Clock | Machine)
 KINDS: Mapping[str, type[Event]] = {kind.name(): kind for kind in get_args(AnyEvent)}
 """Every kind by its name on the tape."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
-from diloco_chaos.harness.trainers.core.programs import LINKS, NO_COMPILER, compiler, named, search_path, taken
+from diloco_chaos.harness.trainers.core.programs import LINKS, NO_COMPILER, compiler, named, program_file, taken
 
 
 def lacking_here(settings: CommandSettings) -> Iterator[str]:
@@ -18,8 +16,7 @@ def lacking_here(settings: CommandSettings) -> Iterator[str]:
         if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
             yield f"{name}: there is no folder {program.cwd!r} to run in"
         first = shlex.split(program.run)[0]
-        path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
-        if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
+        if not named([first]) and not program_file(program):
             yield f"{name}: there is no program {first!r}: is it installed, and on the PATH?"
         if program.port and (why := taken(program.port)):
             yield f"{name}: {why}"

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Literal
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
@@ -178,6 +179,13 @@ def taken(port: int) -> str:
             return (f"port {port} can't be had ({error.strerror}): end the program that has it, choose another, or "
                     f"leave `port` out for one that is free")
     return ""
+
+
+def program_file(program: Program) -> str:
+    """Return the file that a command starts; empty where there is none, or a placeholder stands for it."""
+    first = shlex.split(program.run)[0]
+    path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
+    return "" if named([first]) else shutil.which(Path(program.cwd) / first if "/" in first else first, path=path) or ""
 
 
 def compiler() -> str:

@@ -31,6 +31,21 @@ def test_a_stall_while_others_had_the_machine_is_inconclusive_and_says_so(calm):
     assert story.judged().exit_code == 3
 
 
+STALLED = {"others": 1.5, "idle": 0.0, "ours": 0.5}
+
+
+def test_a_stall_for_as_long_as_the_run_waited_for_a_processor_is_inconclusive_and_says_so(calm):
+    verdict = watched(calm.silent("merge", 3, 5), 3, 5, **STALLED, waited=0.8).verdict("no_global_stall")
+    assert (verdict.verdict, verdict.reason) == ("unknown", "excused")
+    assert verdict.evidence[0].startswith("this run waited 1.6 s for a processor (run delay) between")
+
+
+@pytest.mark.parametrize("waited", [0.0, 0.06, 0.23])
+def test_a_stall_in_which_the_run_slept_fails_however_busy_others_are(calm, waited):
+    story = watched(calm.silent("merge", 3, 6), 0, 99, **STALLED, waited=waited)
+    assert story.verdict("no_global_stall").verdict == "failed"
+
+
 def test_a_stall_somewhere_else_is_not_excused(calm):
     assert watched(calm.silent("merge", 3, 5), 6, 8).verdict("no_global_stall").verdict == "failed"
 

@@ -114,6 +114,46 @@ def test_how_long_a_run_was_stopped_is_known_and_being_late_on_a_busy_machine_is
     assert stopped_for(stopped, 3.0, 30.0) == 0.0
 
 
+BUSY = {"others": 0.9, "idle": 0.0}
+
+
+def test_others_are_in_the_way_for_as_long_as_the_run_waited_for_a_processor():
+    found = interference(history({}, *[BUSY | {"waited": 0.4}] * 5, {}))
+    assert [(one.start, one.end, one.why) for one in found] == [(1.0, 6.0, "this run waited for a processor")]
+    assert seconds_within(found, 0.0, 9.0) == pytest.approx(2.0)
+    assert seconds_within(found, 1.5, 3.5) == pytest.approx(0.8)
+    assert describe(found, 0.0, 9.0) == "this run waited 2.0 s for a processor (run delay)"
+    assert found[0].numbers().startswith("2.0 s of run delay; of 2 processors this run used 1.3, others 0.9")
+
+
+@pytest.mark.parametrize("waited", [0.0, 0.007, 0.04])
+def test_others_who_keep_the_processors_busy_while_the_run_sleeps_are_none(waited):
+    assert interference(history({}, *[BUSY | {"waited": waited}] * 33, {})) == []
+
+
+def test_a_run_that_waits_for_itself_is_none():
+    assert interference(history({}, {"ours": 2.0, "idle": 0.0, "waited": 0.9}, {})) == []
+
+
+def test_a_wait_is_told_when_it_is_over_and_counts_from_when_it_began():
+    found = interference(history(*[BUSY | {"waited": 0.0}] * 4, BUSY | {"waited": 3.0, "late": 0.0}, {}))
+    assert [(one.start, one.end) for one in found] == [(2.0, 5.0)]
+    assert seconds_within(found, 2.0, 5.0) == pytest.approx(3.0)
+    assert seconds_within(found, 3.0, 4.0) == pytest.approx(1.0)
+
+
+def test_no_more_is_excused_than_there_was():
+    twice = interference(history(BUSY | {"waited": 1.0}, {}, BUSY | {"waited": 3.0}))
+    assert seconds_within(twice, 0.0, 3.0) == 3.0
+
+
+def test_what_waited_is_no_matter_where_the_host_or_a_disk_was_in_the_way():
+    assert [one.why for one in interference(history({}, {"stolen": 0.5, "waited": 0.0}))] == [
+        "the host of this virtual machine kept its processors"]
+    assert [one.why for one in interference(history({}, {}, {}, BUSY | {"waited": 0.0, "io": 0.9}))] == [
+        "its disk kept it waiting"]
+
+
 def test_machines_are_looked_at_one_by_one():
     busy = {"others": 0.9, "idle": 0.1}
     plan = freeze(parse("diloco_chaos: 1\nname: mine\n"), 0)

@@ -178,6 +178,31 @@ def test_what_a_process_uses_is_the_runs_own_though_its_parent_has_ended(watch, 
     assert (sample.ours * sample.seconds >= 0.35) is ours
 
 
+def test_a_thread_that_wants_a_processor_and_gets_none_waits(watch):
+    """Two that burn on one processor each wait half of the time."""
+    one = min(os.sched_getaffinity(0))
+    burn = f"import os\nos.sched_setaffinity(0, {{{one}}})\n{BURN}\nprint(flush=True)\ninput()"
+    mine = watch()
+    mine.look()
+    children = [subprocess.Popen([sys.executable, "-c", burn], text=True, stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE) for _ in range(2)]
+    for child in children:
+        child.stdout.readline()
+    sample = mine.look()
+    for child in children:
+        child.communicate("\n")
+    assert sample.waited >= 0.2
+
+
+def test_where_no_thread_can_be_asked_nothing_is_known_of_waiting(watch, monkeypatch):
+    monkeypatch.setattr("diloco_chaos.harness.base.machine.run_delays", lambda _: {})
+    mine = watch()
+    mine.look()
+    sample = mine.look()
+    assert sample.waited is None
+    assert "waited" not in sample.fields()
+
+
 def test_a_family_is_all_that_is_below_a_process():
     middle = subprocess.Popen([sys.executable, "-c", "import subprocess\nwith subprocess.Popen(['sleep', '99']) as p:\n"
                                "    print(p.pid, flush=True)\n    input()\n    p.kill()"], text=True,
