@@ -51,6 +51,14 @@ class LostRounds(_Bound):
     """So many may be done again, after a checkpoint say."""
 
 
+class Restarts(_Bound):
+    """restarts."""
+
+    most: int | None = Field(None, ge=0)
+    """So often may a node's scheduler start it again; None: as often as it likes, unless the same end comes again and
+    again."""
+
+
 class Goodput(_Bound):
     """goodput."""
 
@@ -128,6 +136,7 @@ class Bounds(_Bound):
     loss_parity: LossParity | None = None
     rounds_never_go_back: LostRounds = LostRounds()
     round_quorum: RoundQuorum | None = None
+    restarts: Restarts = Restarts()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -138,7 +147,7 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None))}
+                                        ("round_quorum", None), ("restarts", {"most": None}))}
 
     @property
     def excuses_outages(self) -> bool:
