@@ -26,7 +26,8 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
         process, number = (event.node, event.inc), event.step
         before = own.get(process)
         if before is None:
-            before = max((last for node, last in newest.items() if together or node == event.node), default=number)
+            others = together and (event.inc > 0 or number > 1)  # a worker's very first round may be late
+            before = max((last for node, last in newest.items() if others or node == event.node), default=number)
             verb = "began with"
         else:
             verb = "told of"

@@ -19,6 +19,9 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
 
+_NEVER_OFF = ("faults_verified", "all_undone")
+
+
 class _Bound(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
@@ -141,13 +144,17 @@ class Bounds(_Bound):
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
 
+    switched_off: tuple[str, ...] = Field((), strict=False)
+    """Checks that are not made, as by `blast_radius: off`."""
+
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the document without the newer bounds that keep their defaults: older frozen plans lack them."""
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None), ("restarts", {"most": None}))}
+                                        ("round_quorum", None), ("restarts", {"most": None}),
+                                        ("switched_off", []), ("switched_off", ()))}
 
     @property
     def excuses_outages(self) -> bool:
@@ -159,6 +166,13 @@ class Bounds(_Bound):
         """The checks of other packages that are named here, with their bounds."""
         return self.model_extra or {}
 
+    def cannot_fail(self, name: str) -> bool:
+        """Return whether the bound of a check holds whatever is measured."""
+        bound = self.bound(name)
+        bounds = bound if isinstance(bound, tuple) else (bound,)
+        return all(isinstance(one, AtLeast | Goodput | Participation) and one.at_least == 0
+                   and getattr(one, "at_most", None) in (None, 1.0) for one in bounds)
+
     def bound(self, name: str) -> Any:
         """Return what the scenario says of a check; None: nothing."""
         return getattr(self, name) if name in type(self).model_fields else self.foreign.get(name)
@@ -169,4 +183,9 @@ class Bounds(_Bound):
         """What is under another package's name is that package's to understand: it has to know the name."""
         if not isinstance(value, dict):
             return value
+        off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
+        if rests := [name for name in off if name in _NEVER_OFF]:
+            raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")
+        if off:
+            value = {name: content for name, content in value.items() if name not in off} | {"switched_off": off}
         return {name: content if name in cls.model_fields else (name, content) for name, content in value.items()}

@@ -177,3 +177,21 @@ def test_workers_of_whom_no_round_is_known_may_have_trained_and_it_is_said_how_t
     assert found.inconclusive.startswith(inconclusive)
     assert found.exit_code == (1 if status else 3)
     assert found.change.startswith("what keeps the workers" if status else "`progress`, so that it finds the rounds")
+
+
+def test_a_worker_that_reports_each_round_too_late_is_named_with_how_late_and_what_to_write():
+    merges = [an_event(float(number), "rounds", 0, "merge", {
+        "round": number, "step": number, "version": number,
+        "contributions": [{"learner": "w-1", "incarnation": 0}]}) for number in range(1, 6)]
+    steps = [an_event(number + late, f"w-{worker}", 0, "step", {"step": number, "tokens": 0})
+             for number in range(1, 6) for worker, late in ((1, 0.0), (2, 1.5))]
+    end = an_event(9.0, "harness", 0, "end", {"outcome": "finished", "message": ""})
+    judged = judge(history([*merges, *steps, end], rounds=0))
+    assert judged.inconclusive.endswith("w-2 reports a round 1.5 s after the others, which have begun the next "
+                                        "after 1.0 s")
+    assert judged.change == "`shared: false` beside `progress`, if each worker counts rounds of its own"
+
+
+def test_a_workers_first_process_has_lost_nothing_though_the_others_began_before_it():
+    assert found(("w-1", 0, 1), ("w-1", 0, 2), ("w-2", 0, 1), ("w-2", 0, 2)).holds
+    assert not found(("w-1", 0, 1), ("w-1", 0, 2), ("w-2", 1, 1)).holds
