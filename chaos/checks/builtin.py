@@ -21,10 +21,11 @@ from diloco_chaos.chaos.checks.liveness import (
     self_healing,
 )
 from diloco_chaos.chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
-from diloco_chaos.chaos.checks.rounds import round_quorum, rounds_never_go_back
+from diloco_chaos.chaos.checks.rounds import none_left_out, round_quorum, rounds_never_go_back
 from diloco_chaos.chaos.checks.stalls import no_global_stall, uptime
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-          rounds_never_go_back, round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct,
-          learning_rate_correct, arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn,
-          nobody_starves, silence_noticed, end_correct, no_unplanned_exit, restarts, faults_verified, all_undone)
+          rounds_never_go_back, none_left_out, round_quorum, exactly_once, replica_consistency, weights_correct,
+          processed_correct, learning_rate_correct, arithmetic_correct, quorum_respected, staleness_bounded,
+          fragments_in_turn, nobody_starves, silence_noticed, end_correct, no_unplanned_exit, restarts, faults_verified,
+          all_undone)

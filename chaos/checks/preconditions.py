@@ -43,9 +43,9 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if _over_too_soon(history) is not None:
         return Doubt() if from_logs(history) else Doubt("training was over before its budget of tokens was spent")
     if history.zero is None:
-        late = _late_workers(history)
+        behind = _late_workers(history)
         return Doubt(f"there never was a steady state: {history.plan.trainer.counting.unsteady}"
-                     f"{_silent_workers(history)}{late}", _OWN_ROUNDS if late else "")
+                     f"{_silent_workers(history)}{behind}", _OWN_ROUNDS if behind else "")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
     # Of a machine that the first fault took away the last moments before it may be missing.

@@ -18,7 +18,6 @@ from pydantic import (
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
-
 _NEVER_OFF = ("faults_verified", "all_undone")
 
 
@@ -140,6 +139,7 @@ class Bounds(_Bound):
     rounds_never_go_back: LostRounds = LostRounds()
     round_quorum: RoundQuorum | None = None
     restarts: Restarts = Restarts()
+    none_left_out: Within = Within()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -154,6 +154,7 @@ class Bounds(_Bound):
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
                                         ("round_quorum", None), ("restarts", {"most": None}),
+                                        *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
                                         ("switched_off", []), ("switched_off", ()))}
 
     @property

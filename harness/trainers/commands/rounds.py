@@ -2,7 +2,8 @@
 
 A round that workers finish together (`shared`) is over with the first of them that reports it, and those who report it
 before the next are its members. Where no next one comes, it is waited for as long as rounds have taken lately: a worker
-that is gone must not keep the others' last round from being told. Where every worker counts its own rounds, each of them is one of its own.
+that is gone must not keep the others' last round from being told. Where every worker counts its own rounds, each of
+them is one of its own.
 
 The events are those of docs/evidence.md, so that the checks are the same for every trainer: a worker's round is its
 `step`, a round of the run is a `merge` under the name `rounds`, since no node merges.

@@ -11,7 +11,7 @@ from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum", "restarts"}
+OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum", "restarts", "none_left_out"}
 """About the quadratic model, longer silences, and trainers whose workers number their rounds."""
 
 
