@@ -45,7 +45,8 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
     figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
                *_wire(result)] if verbose else []
     for section in (_head(result), *_timeline(result, width), *_faults(result), *figures,
-                    *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
+                    *_switched_off(result), *_out_of_reach(result.judgement, verbose), *_story(result, verbose),
+                    *_passed(result, verbose)):
         # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
@@ -84,6 +85,11 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
         table.add_row(verdict.name, verdict.measured, verdict.bound,
                       Text(f"{MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]}", _STYLES[verdict.verdict]))
     return Padding(table, (1, 0, 0, 0))
+
+
+def _switched_off(result: Result) -> list[RenderableType]:
+    off = result.history.plan.checks.switched_off
+    return [Text(f"\nSwitched off by the scenario: {', '.join(off)}", "yellow")] if off else []
 
 
 def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:

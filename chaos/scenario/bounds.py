@@ -18,6 +18,8 @@ from pydantic import (
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
+_NEVER_OFF = ("faults_verified", "all_undone")
+
 
 class _Bound(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
@@ -49,6 +51,14 @@ class LostRounds(_Bound):
 
     rounds: int = Field(0, ge=0)
     """So many may be done again, after a checkpoint say."""
+
+
+class Restarts(_Bound):
+    """restarts."""
+
+    most: int | None = Field(None, ge=0)
+    """So often may a node's scheduler start it again; None: as often as it likes, unless the same end comes again and
+    again."""
 
 
 class Goodput(_Bound):
@@ -183,9 +193,14 @@ class Bounds(_Bound):
     rounds_repeat: RoundsRepeat = RoundsRepeat()
     members_agree: MembersAgree = MembersAgree()
     samples_once: SamplesOnce = SamplesOnce()
+    restarts: Restarts = Restarts()
+    none_left_out: Within = Within()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
+
+    switched_off: tuple[str, ...] = Field((), strict=False)
+    """Checks that are not made, as by `blast_radius: off`."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -193,7 +208,9 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None))
+                                        ("round_quorum", None), ("restarts", {"most": None}),
+                                        *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
+                                        ("switched_off", []), ("switched_off", ()))
                 and (key not in _ASKED_FOR or key in self.model_fields_set)}
 
     @property
@@ -206,6 +223,13 @@ class Bounds(_Bound):
         """The checks of other packages that are named here, with their bounds."""
         return self.model_extra or {}
 
+    def cannot_fail(self, name: str) -> bool:
+        """Return whether the bound of a check holds whatever is measured."""
+        bound = self.bound(name)
+        bounds = bound if isinstance(bound, tuple) else (bound,)
+        return all(isinstance(one, AtLeast | Goodput | Participation) and one.at_least == 0
+                   and getattr(one, "at_most", None) in (None, 1.0) for one in bounds)
+
     def bound(self, name: str) -> Any:
         """Return what the scenario says of a check; None: nothing."""
         return getattr(self, name) if name in type(self).model_fields else self.foreign.get(name)
@@ -216,4 +240,9 @@ class Bounds(_Bound):
         """What is under another package's name is that package's to understand: it has to know the name."""
         if not isinstance(value, dict):
             return value
+        off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
+        if rests := [name for name in off if name in _NEVER_OFF]:
+            raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")
+        if off:
+            value = {name: content for name, content in value.items() if name not in off} | {"switched_off": off}
         return {name: content if name in cls.model_fields else (name, content) for name, content in value.items()}

@@ -173,6 +173,8 @@ class Exit(Event):
     """Exit status; negative: the signal that ended it."""
     killed: bool = False
     """A fault ended it."""
+    forced_after: float | None = None
+    """It had been asked to end, and had not so many seconds later: SIGKILL followed."""
     again: bool | None = None
     """A command's scheduler is going to start it again."""
     oom: bool = False

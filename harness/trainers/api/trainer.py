@@ -20,7 +20,7 @@ from diloco_chaos.harness.base.lines import Line, text
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
-from diloco_chaos.harness.record.tape.events import Event
+from diloco_chaos.harness.record.tape.events import Event, Exit
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -134,8 +134,8 @@ class Witness(Protocol):
         """The harness recorded something; `t`: seconds of the run, just after. What follows from it comes later."""
         ...
 
-    def look(self, t: float) -> None:
-        """Write what has come up since."""
+    def look(self, t: float, ended: Exit | None = None) -> None:
+        """Write what has come up since; `ended`: the end of a process, which the harness records next."""
         ...
 
     def close(self) -> None:

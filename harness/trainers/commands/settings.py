@@ -67,9 +67,10 @@ def _within_the_run(text: str) -> str:
     return text
 
 
-def _with_one_group(text: str) -> str:
-    if re.compile(_any_expression(text)).groups != 1:
-        raise ValueError(f"{text!r} needs one group, which says which process it is: 'RANK=(\\d+)'")
+def _with_a_group_at_most(text: str) -> str:
+    if re.compile(_any_expression(text)).groups > 1:
+        raise ValueError(f"{text!r} has several groups; one says which process it is, 'RANK=(\\d+)', and without any "
+                         f"they are numbered")
     return text
 
 
@@ -158,9 +159,10 @@ class NodeKind(InContainer):
     exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
     """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
     negative: by a signal."""
-    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_one_group)]] = {}
+    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_a_group_at_most)]] = {}
     r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
-    expression is for a word of the command line, or `NAME=VALUE` of the environment."""
+    expression is for a word of the command line, `NAME=VALUE` of the environment, or what it calls itself
+    (`/proc/PID/comm`); without a group they are numbered from 1, in the order in which they began."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 

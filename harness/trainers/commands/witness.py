@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import (
     Event,
     Exit,
+    Failed,
     Failpoint,
     FailpointPassed,
     Spawn,
@@ -19,10 +21,11 @@ from diloco_chaos.harness.record.tape.events import (
     Warning,
 )
 from diloco_chaos.harness.record.tape.line import line
+from diloco_chaos.harness.trainers.commands.last_words import last_words
 from diloco_chaos.harness.trainers.commands.progress import Hold, Holds, Reader, Source
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
-from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, WRITTEN, filled
+from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
 
 _LONGEST_LINE = 1 << 16
 _CLOCK_OFF_S = 5.0
@@ -87,15 +90,26 @@ class LogWitness:
                 self._follow(node, incarnation)
                 self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
-            self._read(*event.process, t, to_the_end=True)
-            self._running.discard(event.process)
+            self._read_to_the_end(event.process, t)
             self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
 
-    def look(self, t: float) -> None:
-        """Read what was told since, and write what it means."""
+    def look(self, t: float, ended: Exit | None = None) -> None:
+        """Read what was told since, and write what it means; of a process that ended, to the end of what it wrote."""
+        if ended is not None:
+            self._read_to_the_end(ended.process, t)
+            if ended.status and not ended.killed and (why := last_words(self._log_of(*ended.process))):
+                self._write([Failed(reason=why).stamped(t, *ended.process)])
         for node, incarnation in sorted(self._running):
             self._read(node, incarnation, t)
         self._write(self._rounds.on_time(t))
+
+    def _log_of(self, node: str, incarnation: int) -> list[str]:
+        own = {"run": str(self._run.absolute()), "name": node, "incarnation": str(incarnation)}
+        return last_lines(Path(filled(LOG, own, {})))
+
+    def _read_to_the_end(self, process: tuple[str, int], t: float) -> None:
+        self._read(*process, t, to_the_end=True)
+        self._running.discard(process)
 
     def close(self) -> None:
         """The run is over."""

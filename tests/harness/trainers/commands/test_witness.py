@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from diloco_chaos.harness.record.tape.events import Step, Warning
+from diloco_chaos.harness.record.tape.events import Failed, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
@@ -166,3 +166,20 @@ def test_a_line_that_two_expressions_know_is_one_round(tmp_path):
     folder.witness.look(1.0)
     assert len(folder.steps()) == 1
     folder.witness.close()
+
+
+def test_what_a_process_said_comes_before_its_end(folder):
+    """Also of the others, whose last line may be why it ended."""
+    folder.log("0 round=1")
+    folder.log("0 round=7\n", "replica-2")
+    gone = an_event(2.0, "harness", 0, "exit", {"target": "replica-1", "incarnation": 0, "status": 0, "again": False})
+    folder.witness.look(1.9, gone)
+    assert sorted(folder.steps()) == [("replica-1", 0, 1, 1.9), ("replica-2", 0, 7, 1.9)]
+
+
+@pytest.mark.parametrize(("status", "killed", "reasons"), [(1, False, ["KeyError: 3"]), (0, False, []), (1, True, [])])
+def test_a_process_that_ends_badly_by_itself_says_why_in_its_last_line(folder, status, killed, reasons):
+    folder.log("Traceback (most recent call last):\n  File\nKeyError: 3\n")
+    folder.witness.look(1.0, an_event(1.0, "harness", 0, "exit", {
+        "target": "replica-1", "incarnation": 0, "status": status, "killed": killed}))
+    assert [event.reason for event in Tape.read(folder.path / "tape").of(Failed)] == reasons
