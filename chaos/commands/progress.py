@@ -76,8 +76,8 @@ def _named_after(file: Path, scenario: Scenario) -> str:
 def _log(file: Path) -> tuple[list[str], datetime]:
     """Its lines, and when it was last written."""
     try:
-        if not file.is_file():
-            raise Failure(f"{file}: {'a folder: name the logs in it' if file.is_dir() else 'there is no such file'}", 2)
+        if file.is_dir():
+            raise Failure(f"{file}: a folder: name the logs in it", 2)
         with open(file, "rb") as opened:
             data = opened.read(_MOST_BYTES)
         written = datetime.fromtimestamp(file.stat().st_mtime, UTC)

@@ -23,18 +23,24 @@ _SHOWN = 40
 
 def number(value: Any) -> float:
     """Return a number: `1.5`, `1e-3`, `1,024`, `nan`, `tensor(0.5)`; also with what stands around it in a sentence."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, str):
+        try:
+            return float(value)  # as almost all of them are
+        except ValueError:
+            return _spelled(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{shown(value)} is no number")
-    if not isinstance(value, str):
-        if isinstance(value, int) and abs(value) > MOST:
-            raise ValueError(f"{shown(value)} is too large")
-        return value
+    if isinstance(value, int) and abs(value) > MOST:
+        raise ValueError(f"{shown(value)} is too large")
+    return value
+
+
+def _spelled(value: str) -> float:
     text = value.strip(_AROUND)
     wrapped = _WRAPPED.match(value.strip(" \t"))
     for form in (text, wrapped[1] if wrapped else text.rstrip(".")):
-        plain = form.replace(",", "") if _GROUPED.fullmatch(form) else form
         try:
-            return float(plain)
+            return float(form.replace(",", "") if _GROUPED.fullmatch(form) else form)
         except ValueError:
             continue
     raise ValueError(f"{shown(value)} is no number")
@@ -43,7 +49,7 @@ def number(value: Any) -> float:
 def whole(value: Any) -> int:
     """Return a number that counts something: `7`, `7.0`, `1,024`."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
-        return int(value)  # as almost all of them are
+        return int(value)
     counted = number(value)
     if not math.isfinite(counted) or counted != int(counted) or not 0 <= counted <= MOST:
         raise ValueError(f"{shown(value)} is no whole number")
@@ -53,6 +59,8 @@ def whole(value: Any) -> int:
 def moment(value: Any) -> float:
     """Return seconds since 1970 from a number (milliseconds, microseconds and nanoseconds, too) or from ISO 8601;
     without a zone it is local time."""
+    if isinstance(value, str) and value[4:5] == "-":
+        return _iso(value)
     try:
         seconds = float(value) if isinstance(value, int) and not isinstance(value, bool) else number(value)
         seconds /= next((unit for least, unit in _UNITS if abs(seconds) >= least), 1.0)

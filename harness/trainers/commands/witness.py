@@ -21,7 +21,7 @@ from diloco_chaos.harness.record.tape.events import (
 )
 from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.trainers.commands.files import Followed, present
-from diloco_chaos.harness.trainers.commands.numbering import Numbering
+from diloco_chaos.harness.trainers.commands.numbering import Numbering, begun_again
 from diloco_chaos.harness.trainers.commands.progress import NOTHING, Hold, Holds, Problem, Reader, Readings, Source
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
@@ -40,6 +40,8 @@ class _Reader:
         self.readings, self.stamps, self.bursts = Readings(readers), Stamps(wall), Bursts()
         self.rounds = 0
         """In this look."""
+        self.last: int | None = None
+        """The round that was told last."""
 
 
 class LogWitness:
@@ -77,12 +79,14 @@ class LogWitness:
             self._read(*event.process, t, to_the_end=True)
             self._running.discard(event.process)
             self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
+        self._flush()
 
     def look(self, t: float) -> None:
         """Read what was told since, and write what it means."""
         for node, incarnation in sorted(self._running):
             self._read(node, incarnation, t)
         self._write(self._rounds.on_time(t))
+        self._flush()
 
     def close(self) -> None:
         """The run is over."""
@@ -141,6 +145,9 @@ class LogWitness:
             yield kind(point=told.point, count=told.count).stamped(text.t, node, incarnation)
         elif told is not None:
             reader.rounds += 1
+            if again := begun_again(reader.last, told):
+                yield from self._problem(node, incarnation, Problem("epochs", again), text.t)
+            reader.last = told.round
             t = reader.stamps.moment(told.time, text.t, self._since.get((node, incarnation), 0.0))
             if reader.stamps.problem is not None:
                 yield from self._problem(node, incarnation, reader.stamps.problem, text.t)
@@ -164,4 +171,8 @@ class LogWitness:
                 self._out[key] = open(  # noqa: SIM115 - open as long as the run goes on
                     self._run / "tape" / f"{event.node}.{event.inc}.jsonl", "ab")
             self._out[key].write(line(event))
-            self._out[key].flush()
+
+    def _flush(self) -> None:
+        """What is written is there to be read."""
+        for out in self._out.values():
+            out.flush()

@@ -32,8 +32,6 @@ class Lines:
     """The lines of one file. Wherever its bytes are split, they are the same."""
 
     def __init__(self) -> None:
-        self.pieces = 0
-        """Parts of lines that were too long to wait for their end."""
         self._lines: list[Line] = []  # that ended and were not returned yet
         self._text = b""  # of the line that has not ended
         self._t = 0.0  # when the last of it came
@@ -77,7 +75,7 @@ class Lines:
             cut = blank if blank > 0 else LONGEST
             rest, self._text = self._text[cut:], self._text[:cut]
             self._end()
-            self._text, self.pieces = rest, self.pieces + 1
+            self._text = rest
 
     def _obey(self, token: re.Match[bytes]) -> None:
         """Do what a terminal would."""

@@ -211,6 +211,14 @@ def test_rounds_of_epochs_go_on_after_a_restart_from_a_checkpoint(tmp_path):
     folder.witness.close()
 
 
+def test_rounds_that_begin_again_are_told_with_the_group_for_it(folder):
+    folder.log("".join(f"0 round={number}\n" for number in (*range(1, 41), *range(1, 41))))
+    folder.witness.look(1.0)
+    [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "again" in event.reason]
+    assert warning.reason.startswith("its rounds begin again with 1 after 40: ")
+    assert r"`(?P<epoch>\d+)`" in warning.reason
+
+
 def test_no_round_is_before_its_own_process_or_after_it_was_read(tmp_path):
     folder = Folder(tmp_path)
     folder.harness(10.5, "spawn", {"target": "replica-1", "incarnation": 1})

@@ -75,5 +75,4 @@ def test_of_a_line_without_end_nothing_is_lost_and_little_is_kept():
     read += [line.text for line in lines.end()]
     assert "".join(read).encode() == words
     assert max(map(len, read)) <= LONGEST
-    assert lines.pieces == len(read) - 1
     assert all(text.startswith(("step=", " step=")) for text in read), "no number is parted"
