@@ -28,6 +28,7 @@ class Stamps:
         self._micros: list[int] = []  # the first that differ
         self._divisor = 0  # of all of them
         self._off = 0  # how many in a row were of another clock
+        self._read = self._before = math.inf  # when the newest lines were read, and those before them
         self.problem: Problem | None = None
         """What is wrong with them, once that is certain."""
 
@@ -37,6 +38,11 @@ class Stamps:
         if len(self._micros) < _ENOUGH:  # else it is an accident
             return next(unit for unit in _UNITS if self._divisor % unit == 0) / 1e6
         return self._divisor / 1e6
+
+    @property
+    def exact(self) -> bool:
+        """Return whether they tell when something was, however late it was read."""
+        return len(self._micros) >= _ENOUGH and self.resolution <= EXACT_S and not self._off
 
     def moment(self, told: float | None, read: float, since: float) -> float:
         """Return when something was, in seconds of the run.
@@ -49,8 +55,11 @@ class Stamps:
         if told is None:
             return max(since, read)
         self._measure(round(told * 1e6))
+        if read != self._read:
+            self._before, self._read = self._read, read
         own, resolution = told - self._wall, self.resolution
-        if own - read > CLOCK_OFF_S or read - own - min(resolution, 60.0) > CLOCK_OFF_S:
+        late = read - own - min(resolution, 60.0)
+        if own - read > CLOCK_OFF_S or (late > CLOCK_OFF_S and own + EXACT_S < self._before):
             self._off += 1
             if self._off == _ENOUGH:
                 self.problem = Problem("clock", f"the times in its lines are {_apart(read - own)} when they were read: "

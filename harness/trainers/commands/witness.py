@@ -131,7 +131,8 @@ class LogWitness:
                 for text in lines:
                     self._write(self._reported(node, incarnation, reader, text))
             for reader in file.states:
-                if (problem := reader.bursts.look(reader.rounds, t, last=to_the_end)) is not None:
+                problem = reader.bursts.look(reader.rounds, t, last=to_the_end)
+                if problem is not None and not reader.stamps.exact:
                     self._write(self._problem(node, incarnation, problem, t))
                 reader.rounds = 0
 
@@ -159,7 +160,7 @@ class LogWitness:
         warned = self._warned.setdefault(node, set())
         if problem.kind not in warned and len(warned) < _MOST_WARNINGS:
             warned.add(problem.kind)
-            yield Warning(reason=problem.text).stamped(t, node, incarnation)
+            yield Warning(reason=problem.text, kind=problem.kind).stamped(t, node, incarnation)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

@@ -106,6 +106,7 @@ def test_a_field_that_is_no_number_is_told_and_its_round_shown(show):
 def test_what_is_no_log_is_told_in_a_sentence(show, tmp_path):
     show(log(1))
     for name, said in (("", "a folder: name the logs in it"), ("none.log", "can't be read: No such file or directory")):
-        done = CliRunner().invoke(application(), ["progress", str(tmp_path / name), "--with", str(tmp_path / "mine.yaml")])
+        done = CliRunner().invoke(application(), ["progress", str(tmp_path / name), "--with",
+                                                  str(tmp_path / "mine.yaml")])
         assert isinstance(done.exception, Failure)
         assert said in str(done.exception)

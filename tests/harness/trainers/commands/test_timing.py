@@ -64,6 +64,13 @@ def test_a_clock_that_is_another_one_is_not_believed_and_told():
     assert stamps.problem.kind == "clock"
 
 
+def test_what_waited_in_a_buffer_was_when_it_says_since_the_buffer_was_written_last():
+    stamps, rounds = Stamps(WALL), [number / 8 + 0.001 * (number % 7) for number in range(1, 300)]
+    told = [stamps.moment(WALL + at, 12.0 * (1 + at // 12), 0.0) for at in rounds]
+    assert told[120:] == pytest.approx(rounds[120:])
+    assert stamps.exact
+
+
 # -- bursts ----------------------------------------------------------------------------------------------------------
 
 def looked(looks, every=0.02):
