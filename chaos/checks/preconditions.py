@@ -11,7 +11,7 @@ from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn
+from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn, Warning
 from diloco_chaos.harness.record.tape.series import times
 
 PACE_WINDOW_S = 3.0
@@ -38,8 +38,8 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if history.clocks.apart > TOO_FAR_S:
         return Doubt(f"clocks of different machines are known too badly to tell what came first: "
                      f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
-    if silent := _never_reported(history):
-        return silent
+    if unclear := _never_reported(history) or _buffered(history):
+        return unclear
     if _over_too_soon(history) is not None:
         return Doubt() if from_logs(history) else Doubt("training was over before its budget of tokens was spent")
     if history.zero is None:
@@ -83,6 +83,13 @@ def _never_reported(history: History) -> Doubt:
         return Doubt()
     return Doubt("every worker ended with exit status 0, and none had told of a round" + _silent_workers(history),
                  "`progress`, so that it finds the rounds that the workers tell of")
+
+
+def _buffered(history: History) -> Doubt:
+    """Return a doubt where it is not known when workers made their rounds: they were told many at once."""
+    warnings = [event for event in history.tape.of(Warning) if event.kind == "buffered"]
+    return Doubt(f"{warnings[0].node}: {warnings[0].reason.partition(';')[0]}",
+                 warnings[0].reason.partition("; ")[2]) if warnings else Doubt()
 
 
 def _silent_workers(history: History) -> str:

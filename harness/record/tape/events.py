@@ -225,6 +225,9 @@ class Warning(Event):
     """Something that people should know, and that decides nothing."""
 
     reason: str
+    kind: str = ""
+    """`buffered`: the node's rounds came in bursts, so that when they were made is not known. Else what a node's log is
+    wrong in."""
 
 
 # -- workers ---------------------------------------------------------------------------------------------------------

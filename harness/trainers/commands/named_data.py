@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from diloco_chaos.harness.trainers.commands.fields import whole
 from diloco_chaos.harness.trainers.core.round_reports import Named
 
 MOST = 1 << 63
@@ -25,29 +26,18 @@ def named(value: Any) -> Named:
     return tuple(_together(_runs(value)))
 
 
-def samples(value: Any) -> tuple[int | None, Named | None]:
+def samples(value: Any) -> dict[str, Any]:
     """Return how many samples a value says there are, and which they are: a number alone is a count; a range, or a
     list, names them.
 
     Raises:
         ValueError: it says neither.
     """
-    if value is None:
-        return None, None
     try:
-        return _count(value), None
+        return {"samples": whole(value)}
     except ValueError:
         those = named(value)
-        return sum(last - first + 1 for first, last in those), those
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{str(value)[:40]!r} is no number")
-    number = int(value)
-    if not isinstance(value, str) and number != value:
-        raise ValueError(f"{value!r} is no whole number")
-    return number
+        return {"samples": sum(last - first + 1 for first, last in those), "named_samples": those}
 
 
 def _runs(value: Any) -> Iterator[tuple[int, int]]:

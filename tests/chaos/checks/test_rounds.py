@@ -158,6 +158,17 @@ def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_ti
     assert stall.reason == ("early" if verdict == "unknown" else None)
 
 
+def test_of_output_that_is_buffered_it_is_not_known_when_rounds_were_made():
+    run = made(*[(number, 2, {}) for number in range(1, 50)], rounds=49, checks="{no_global_stall: {max_gap: 5s}}")
+    over = [an_event(11.0, "rounds", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
+            an_event(11.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    warning = an_event(1.0, "w-1", 0, "warning", {"kind": "buffered", "reason": "its output is buffered; flush it"})
+    plain, buffered = (judge(History(run.plan, Tape([*run.tape.events, *over, *more]))) for more in ([], [warning]))
+    assert [next(check for check in found.checks if check.name == "no_global_stall").verdict
+            for found in (plain, buffered)] == ["failed", "unknown"]
+    assert (buffered.inconclusive, buffered.change) == ("w-1: its output is buffered", "flush it")
+
+
 def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
     over = [an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
