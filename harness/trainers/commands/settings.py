@@ -415,11 +415,13 @@ class CommandSettings(SimpleSettings):
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """Return kind of node -> its command as one line; the baseline's is under `(baseline)`."""
+        """Return kind of node -> its command as one line, with the folder that `{here}` is, since that decides what is
+        executed; the baseline's is under `(baseline)`."""
         lines = {kind: spec.command(spec.run, spec.env, spec.cwd, spec.ready.url if spec.ready else "")
                  for kind, spec in self.nodes.items()}
-        return lines | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
-                                                                 self.baseline.cwd)} if self.baseline else {})
+        if self.baseline:
+            lines[f"({_BASELINE})"] = self.baseline.command(self.baseline.run, self.baseline.env, self.baseline.cwd)
+        return {kind: text.replace("{here}", self.here) if self.here else text for kind, text in lines.items()}
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
 

@@ -231,3 +231,4 @@ def test_the_folder_of_the_scenario_is_a_placeholder():
     program = settings.programs["w"]
     own = program.own("/run", "w") | {"python": "python3", "incarnation": "0"}
     assert program.started(own, {}, ()).argv == ["python3", "/a folder/t.py"]
+    assert settings.commands == {"w": "{python} /a folder/t.py"}, "what is asked about before a foreign plan is run"
