@@ -18,7 +18,8 @@ from pydantic import (
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
-_NEVER_OFF = ("faults_verified", "all_undone")
+NEVER_OFF = frozenset({"faults_verified", "all_undone"})
+"""Checks that can't be switched off."""
 
 
 class _Bound(BaseModel):
@@ -241,7 +242,7 @@ class Bounds(_Bound):
         if not isinstance(value, dict):
             return value
         off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
-        if rests := [name for name in off if name in _NEVER_OFF]:
+        if rests := [name for name in off if name in NEVER_OFF]:
             raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")
         if off:
             value = {name: content for name, content in value.items() if name not in off} | {"switched_off": off}

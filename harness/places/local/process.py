@@ -33,6 +33,7 @@ class LocalProcess(Process):
         self.popen, self.family = popen, family
         self._undos = OpenUndos(undo_log)
         self._cycle: DutyCycle | None = None
+        self._leaves = False
 
     @property
     def pid(self) -> int:
@@ -46,6 +47,11 @@ class LocalProcess(Process):
             self.popen.send_signal(number)
         else:
             self.family.send_signal(number)
+
+    def kill_first(self) -> None:
+        """SIGKILL to the first process alone: what it has started outlives it."""
+        self._leaves = True
+        self.popen.send_signal(signal.SIGKILL)
 
     def ended(self) -> int | None:
         """Return its exit status, as waitpid(2) says it; None while it is there."""
@@ -92,9 +98,10 @@ class LocalProcess(Process):
         return state(self.pid) == "T"
 
     def over(self, expected: bool) -> None:
-        """What a command has left behind ends with it; nothing is owed to it any more."""
-        if self.family is not None:
+        """What a command has left behind ends with it, unless it is to live on; nothing is owed to it any more."""
+        if self.family is not None and not self._leaves:
             self.family.sweep()
+        self._leaves = False
         self._undos.complete("pause")
 
     def reap(self, until: float) -> None:
