@@ -31,6 +31,7 @@ from diloco_chaos.harness.record.tape.events import (
     Injected,
     Merge,
     Observed,
+    Sighted,
     Steady,
     Step,
 )
@@ -243,6 +244,39 @@ def test_a_worker_that_stands_at_a_point_goes_on_when_its_pause_is_over(run_toy)
     ("{kill: worker-2, when: {node: worker-1, failpoint: told}}", "hit worker-1 itself")])
 def test_a_point_at_which_nobody_can_be_hit_is_refused(fault, why):
     with pytest.raises(ScenarioError, match=why):
+        frozen(fault)
+
+
+@pytest.mark.parametrize("when", ["log: 'round=\\d+ .*', count: 9", "file: 'made', count: 9"])
+def test_a_worker_is_killed_at_a_line_of_its_log_or_at_a_file(run_toy, when):
+    result = run_toy(f"{{kill: worker-1, when: {{node: worker-1, {when}}}, restart_after: 500ms}}",
+                     child="KEEP {run}/state/{name}", of_workers=KEEPS)
+    seen, = result.history.tape.of(Sighted)
+    assert (seen.fault, seen.target, seen.count) == ("f1", "worker-1", 9)
+    killed, = result.history.tape.of(Injected)
+    assert killed.t >= seen.t
+    assert verdicts(result)["faults_verified"] == "passed"
+
+
+def test_a_line_that_never_came_is_told_with_those_that_come_near_to_it(run_toy):
+    result = run_toy("{kill: worker-1, when: {node: worker-1, log: 'rounds: .* members'}}", rounds=40)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "unknown"
+    assert re.search(r"there were 0 since the steady state in the log of worker-1; the nearest there: 'round=\d+ mem",
+                     verdict.evidence[0])
+
+
+@pytest.mark.parametrize(("fault", "why"), [
+    ("{kill: hub, when: {node: hub, file: '*.pt'}}", "nobody knows where that is: write `state:"),
+    ("{kill: hub, when: {node: hub, file: '{run}/{incarnation}/*.pt'}}", "{incarnation} stands for nothing here"),
+    ("{kill: hub, when: {node: hub, file: '../*.pt'}}", "it must be within the run's folder"),
+    ("{kill: hub, when: {node: hub, log: 'a('}}", "no regular expression"),
+    ("{kill: hub, when: {node: hub, log: a, grows: 1MB}}", "grows: it is said of a `file`"),
+    ("{kill: hub, when: {node: hub, file: '{run}/a', grows: 0B}}", "grows: say by how much"),
+    ("{kill: hub, when: {node: hub, log: a, event: step}}", "name one of: an event, a failpoint, a line of the log"),
+    ("{kill: hub, when: {node: hbu, log: a}}", "there is no node 'hbu' here; did you mean 'hub'?")])
+def test_a_line_or_a_file_that_can_not_be_waited_for_is_refused(fault, why):
+    with pytest.raises(ScenarioError, match=re.escape(why)):
         frozen(fault)
 
 
