@@ -30,7 +30,7 @@ class Compose(Place):
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
-    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "image", "service"})
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})
     in_images = True
     only_cpu = "containers have none"
     options = (TOXIPROXY, TOXIPROXY_PORT)

@@ -211,6 +211,29 @@ def test_only_those_whose_state_is_known_can_be_damaged():
         frozen("{corrupt: hub, at: 1s}", of_workers=KEEPS)
 
 
+def test_files_are_written_before_each_start_with_the_addresses_of_links(run_toy):
+    spoils = "import sys; print(open(sys.argv[1]).read()); open(sys.argv[1], 'w').write('spoilt')"
+    result = run_toy("{kill: worker-1, at: 1s, restart_after: 300ms}", nodes={
+        "reads": {"run": f'{{python}} -c "{spoils}; import time; time.sleep(.2)" {{run}}/files/{{name}}/conf/at.json',
+                  "files": {"conf/at.json": '{"hub": "{hub}", "is": {"my": "{name}"}}'}, "exits": [0],
+                  "restart": "always", "restart_delay": "500ms"}})
+    first, second = (json.loads(log_of(result, f"reads.{number}")) for number in (0, 1))
+    assert first == second
+    assert first["is"] == {"my": "reads"}
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", first["hub"])
+    assert "reads.hub" in result.history.plan.cluster.link_names
+
+
+def test_files_are_not_written_out_of_the_runs_folder(run_toy, tmp_path):
+    link = f"import os, sys; os.makedirs(sys.argv[1]); os.symlink('{tmp_path}', sys.argv[1] + '/late')"
+    result = run_toy(nodes={
+        "prepare": {"run": f'{{python}} -c "{link}; print(1)" {{run}}/files', "exits": [0], "ready": {"log": "1"}},
+        "late": {"run": "true", "files": {"x": "text"}, "exits": [0]}})
+    assert result.outcome.kind == "broken"
+    assert "leads out of the run's folder: nothing is written there" in result.outcome.message
+    assert not (tmp_path / "x").exists()
+
+
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 
 
