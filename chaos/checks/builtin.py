@@ -14,6 +14,7 @@ from diloco_chaos.chaos.checks.diloco.totals import learning_rate_correct, proce
 from diloco_chaos.chaos.checks.diloco.turns import fragments_in_turn
 from diloco_chaos.chaos.checks.diloco.weights import weights_correct
 from diloco_chaos.chaos.checks.ends import end_correct, no_unplanned_exit
+from diloco_chaos.chaos.checks.left_behind import left_behind
 from diloco_chaos.chaos.checks.liveness import (
     blast_radius,
     participation,
@@ -27,4 +28,4 @@ from diloco_chaos.chaos.checks.stalls import no_global_stall, uptime
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
           rounds_never_go_back, round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct,
           learning_rate_correct, arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn,
-          nobody_starves, silence_noticed, end_correct, no_unplanned_exit, faults_verified, all_undone)
+          nobody_starves, silence_noticed, end_correct, no_unplanned_exit, left_behind, faults_verified, all_undone)

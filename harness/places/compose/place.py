@@ -31,6 +31,7 @@ class Compose(Place):
     cannot: ClassVar[Mapping[Ability, str]] = {
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})
+    refuses: ClassVar[Mapping[Part, str]] = {"left_behind: keep": "a container ends with all that runs in it"}
     in_images = True
     only_cpu = "containers have none"
     options = (TOXIPROXY, TOXIPROXY_PORT)

@@ -182,6 +182,8 @@ class Exit(Event):
     many steps as it can have made in them."""
     heard: float | None = None
     """When its agent had answered last."""
+    left: list[str] | None = None
+    """Processes of a command that were still there a moment later: pid and command; missing where that is not known."""
 
     @property
     def process(self) -> tuple[str, int]:

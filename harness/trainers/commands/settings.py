@@ -38,7 +38,7 @@ from diloco_chaos.harness.trainers.core.programs import (
 )
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 
-_NEWER = ("files",)
+_NEWER = ("files", "left_behind")
 """Settings of a node that older plans lack: they stand in a plan only where something is said."""
 _TAKEN = {"harness": "the harness' own events", ROUNDS: "the rounds", "links": "the log of the links' server"}
 """Name of a file in a run's folder -> what is in it: no node can have that name."""
@@ -137,7 +137,8 @@ class InContainer(_Part):
     def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A plan that says nothing of containers, or of files, has the digest that it had before there were any."""
         return {key: value for key, value in write(self).items()
-                if value or key not in (*InContainer.model_fields, *_NEWER)}
+                if value or key not in (*InContainer.model_fields, *_NEWER)
+                if key not in _NEWER or value != type(self).model_fields[key].default}
 
     @property
     def stated(self) -> Service | None:
@@ -178,6 +179,9 @@ class NodeKind(InContainer):
     expression is for a word of the command line, or `NAME=VALUE` of the environment."""
     files: dict[Annotated[str, AfterValidator(_path_below)], Annotated[str, Field(max_length=_LONGEST_FILE)]] = {}
     """Path -> text of a file that is written to `{run}/files/{name}/PATH` before each start; with placeholders."""
+    left_behind: Literal["fail", "end", "keep"] = "end"
+    """Processes that it has started and that are still there when it has ended: they are ended, and that fails a check
+    or not; or they live until the run is over."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
@@ -373,7 +377,8 @@ class CommandSettings(SimpleSettings):
         waits = spec.ready or ReadyWhen(port=spec.listens and not spec.worker)
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
                        ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
-                       talks_to, meets, spec.processes, spec.state, spec.files, spec.image, spec.stated)
+                       talks_to, meets, spec.processes, spec.state, spec.files, spec.image, spec.stated,
+                       keeps_leftovers=spec.left_behind == "keep")
 
     @cached_property
     def alone(self) -> CommandSettings | None:

@@ -134,6 +134,8 @@ class Program:
     """Of its container, where it runs in one; empty: its service's."""
     service: Service | None = None
     """What else its container is made with."""
+    keeps_leftovers: bool = False
+    """What it leaves behind when it ends lives on until the run is over."""
 
     @property
     def waits_for(self) -> str:

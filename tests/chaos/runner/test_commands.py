@@ -34,6 +34,7 @@ from diloco_chaos.harness.record.tape.events import (
     Sighted,
     Steady,
     Step,
+    Warning,
 )
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
@@ -232,6 +233,28 @@ def test_files_are_not_written_out_of_the_runs_folder(run_toy, tmp_path):
     assert result.outcome.kind == "broken"
     assert "leads out of the run's folder: nothing is written there" in result.outcome.message
     assert not (tmp_path / "x").exists()
+
+
+LEAVES = "{terminate: worker-1, at: 1s, restart_after: 300ms}"
+
+
+@pytest.mark.parametrize("child", ["CHILD", ""])
+@pytest.mark.parametrize("what", ["fail", "end"])
+def test_what_a_node_leaves_behind_when_it_is_terminated_is_told_and_ended(run_toy, mark, child, what):
+    result = run_toy(LEAVES, child=child, of_workers={"left_behind": what})
+    gone, = (event for event in result.history.tape.of(Exit, node="harness") if event.killed)
+    assert [words.partition(" ")[2] for words in gone.left] == (["sleep 1000"] if child else [])
+    assert len(result.history.tape.of(Warning, node="harness")) == bool(child)
+    assert verdicts(result).get("left_behind") == {"fail": "failed" if child else "passed", "end": None}[what]
+    assert not carrying(mark)
+
+
+def test_what_is_kept_lives_until_the_run_is_over(tmp_path, mark):
+    audience = Watching(mark)
+    result = run_plan(frozen(LEAVES, child="CHILD", of_workers={"left_behind": "keep"}), tmp_path, audience)
+    assert audience.sleeping == [["sleep", "1000"]] * 2, "that of worker-2, and what worker-1 has left behind"
+    assert "lives until the run is over" in result.history.tape.of(Warning, node="harness")[0].reason
+    assert not carrying(mark)
 
 
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
