@@ -34,6 +34,7 @@ class LocalProcess(Process):
         self._undos = OpenUndos(undo_log)
         self._cycle: DutyCycle | None = None
         self._leaves = False
+        self._left: list[str] | None = None
 
     @property
     def pid(self) -> int:
@@ -98,11 +99,18 @@ class LocalProcess(Process):
         return state(self.pid) == "T"
 
     def over(self, expected: bool) -> None:
-        """What a command has left behind ends with it, unless it is to live on; nothing is owed to it any more."""
+        """What a command has left behind is told, and ends with it, unless it is to live on; nothing is owed to it any
+        more. A fault's SIGKILL means all of them, so none is left behind."""
         if self.family is not None and not self._leaves:
+            if not (expected and self.ended() == -signal.SIGKILL):
+                self._left = self.family.left_behind()
             self.family.sweep()
         self._leaves = False
         self._undos.complete("pause")
+
+    def details(self) -> Mapping[str, Any]:
+        """Return what it has left behind."""
+        return {"left": self._left}
 
     def reap(self, until: float) -> None:
         """Wait for it, and kill it."""
@@ -111,7 +119,9 @@ class LocalProcess(Process):
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()
-        self.over(True)
+        if self.family is not None:
+            self.family.sweep(run_is_over=True)
+        self._undos.complete("pause")
 
     def whereabouts(self) -> Mapping[str, Any]:
         """Return its pid."""

@@ -141,7 +141,8 @@ class LocalSite(Site):
         tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
         popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
         token = self._undo_log.token
-        return LocalProcess(popen, self._undo_log, Family(popen, token, f"{spec.name}.{number}"))
+        family = Family(popen, token, f"{spec.name}.{number}", keeps_leftovers=program.keeps_leftovers)
+        return LocalProcess(popen, self._undo_log, family)
 
     def _popen(self, spec: NodeSpec, number: int, argv: Sequence[str], env: dict[str, str],
                cwd: str | None = None) -> subprocess.Popen[bytes]:
