@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from diloco_chaos.harness.trainers.commands.fields import MOST, moment, number, shown, whole
@@ -129,7 +130,36 @@ class Expression:
         match = self.pattern.search(text)
         if match is None or match["round"] is None or match.end() <= text.rfind("\n"):
             return None
-        return _told(match.groupdict(), self.unit)
+        said = match.groupdict()
+        for name in self._numbers:
+            end = match.end(name)
+            rest = _REST.match(text, end) if text[end:end + 1] == "," and _FIRST.fullmatch(match[name]) else None
+            if rest is not None and not any(end < start < rest.end() for start, _ in match.regs[1:]):
+                said[name] = match[name] + rest[0]
+        return _told(said, self.unit)
+
+    @cached_property
+    def _numbers(self) -> Sequence[str]:
+        """Groups for numbers after which the expression has no comma itself: `\\d+` finds the 1 of `1,024`."""
+        return [name for name in self.pattern.groupindex
+                if name != "time" and not _COMMA.match(_after(self.pattern.pattern, name))]
+
+
+_FIRST, _REST = re.compile(r"[1-9]\d{0,2}"), re.compile(r"(?:,\d{3})+(?:\.\d+)?(?![\d,])")
+"""Of a number that is written with commas."""
+_COMMA = re.compile(r"\)*(?:\\?,|\[[^\]]*,)")
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]|[^\\\[()]+", re.DOTALL)
+"""Of an expression: an escape, a class, a parenthesis, anything else."""
+
+
+def _after(pattern: str, group: str) -> str:
+    """Return what comes after a group in an expression."""
+    place, depth = pattern.index(f"(?P<{group}>"), 0
+    for part in _PART.finditer(pattern, place):
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        if not depth:
+            return pattern[part.end():]
+    return ""
 
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*(?:\\n|\n)")

@@ -27,6 +27,7 @@ class Stamps:
         self._wall = wall
         self._micros: list[int] = []  # the first that differ
         self._divisor = 0  # of all of them
+        self._twice = False  # one of the first came twice
         self._off = 0  # how many in a row were of another clock
         self._read = self._before = math.inf  # when the newest lines were read, and those before them
         self.problem: Problem | None = None
@@ -34,10 +35,11 @@ class Stamps:
 
     @property
     def resolution(self) -> float:
-        """Return the seconds in which they are told: what all of them are multiples of."""
-        if len(self._micros) < _ENOUGH:  # else it is an accident
-            return next(unit for unit in _UNITS if self._divisor % unit == 0) / 1e6
-        return self._divisor / 1e6
+        """Return the seconds in which they are told: what all of them are multiples of. Of a few that may be an
+        accident: then it is their decimals, if these are fine and no stamp came twice."""
+        unit = next(unit for unit in _UNITS if self._divisor % unit == 0) / 1e6
+        accident = len(self._micros) < _ENOUGH and unit <= EXACT_S and not self._twice
+        return unit if accident else self._divisor / 1e6
 
     @property
     def exact(self) -> bool:
@@ -75,8 +77,9 @@ class Stamps:
 
     def _measure(self, micros: int) -> None:
         self._divisor = math.gcd(self._divisor, micros)
-        if len(self._micros) < _ENOUGH and micros not in self._micros:
-            self._micros.append(micros)
+        if len(self._micros) < _ENOUGH:
+            self._twice |= micros in self._micros
+            self._micros += [micros] * (micros not in self._micros)
 
 
 def _apart(seconds: float) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from diloco_chaos.harness.trainers.commands.lint import lint
-from diloco_chaos.harness.trainers.commands.progress import Expression, compiled
+from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, compiled
+from diloco_chaos.harness.trainers.core.log_lines import lines_of
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 
@@ -70,3 +74,13 @@ def test_times_in_whole_seconds_are_noted_and_no_problem():
     told = lint(lines, [Expression(compiled(r"(?P<time>\S+) (?P<round>\d+)"))])
     assert not told.problems
     assert told.notes == ["the times in its lines are told in whole seconds: within that, the time of reading counts"]
+
+
+@given(st.binary(max_size=400), st.text(max_size=20),
+       st.sampled_from(["round=%s loss=%s", '{"round": %s, "loss": %s}']))
+def test_whatever_a_log_has_it_is_read_or_told(noise, value, form):
+    readers = [Expression(compiled(r"round=(?P<round>.*) loss=(?P<loss>.*)")), JsonLines({"epoch": "loss"}),
+               Expression(compiled(r"(?P<round>\S+)\n(?P<time>\S+)"), "epoch")]
+    lines = lines_of(noise + b"\n" + (form % (value, value)).encode("utf-8", "replace"))
+    told = lint(lines, readers, datetime.now(UTC))
+    assert told.reports or told.problems

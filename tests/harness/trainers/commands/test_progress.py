@@ -71,6 +71,18 @@ def test_a_loss_that_is_no_number_is_told_as_that():
     assert loss != loss
 
 
+@pytest.mark.parametrize(("text", "line", "report"), [
+    (r"step (?P<round>\d+)", "step 1,024", RoundReport(1024)), (r"step (?P<round>\d+)", "step 7, 640", RoundReport(7)),
+    (r"step (?P<round>\d+).*loss (?P<loss>[\d.]+)", "step 1,234,567: loss 1,024.5", RoundReport(1234567, 1024.5)),
+    (r"step (?P<round>\d+)", "step 1,0245", RoundReport(1)), (r"step (?P<round>\d+)", "step 7,640,5", RoundReport(7)),
+    (r"^(?P<round>\d+),(?P<samples>\d+)", "7,640", RoundReport(7, samples=640)),
+    (r"^((?P<round>\d+)),\d+,(?P<loss>\S+)", "7,640,0.5", RoundReport(7, 0.5)),
+    (r"^(?P<round>\d+)[;,](?P<loss>[\d.]+)", "7,640 x", RoundReport(7, 640.0)),
+    (r"^(?P<round>[)\]\d]+)\,\d+", "7,640", RoundReport(7))])
+def test_a_number_with_commas_is_one_unless_the_expression_has_the_comma(text, line, report):
+    assert told(text, line) == report
+
+
 def test_a_match_in_which_the_round_has_no_part_is_about_something_else():
     assert read(r"step=(?P<round>\d+)|saved", "saved") is None
 
