@@ -17,7 +17,7 @@ PIP    := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versio
 
 help:
 	@echo "make demo      set up, break a real run on purpose, show the verdict"
-	@echo "make check     lint, types, and the unit tests that start no process (about a minute on two cores)"
+	@echo "make check     lint, types, and the unit tests that start no process and simulate no cluster (a minute on two cores)"
 	@echo "make coverage  the same tests, and how much of the code they reach"
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
@@ -62,13 +62,16 @@ setup: $(VENV)/.ready
 demo: $(VENV)/.runs
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive $(RERUNS)
 
-# Tests of cores without I/O, of YAML, plans, checks and files: they start no process, and take a minute.
+# Tests of cores without I/O, of YAML, plans, checks and files, without those that simulate whole clusters: they start no
+# process, and take less than a minute.
 QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidence tests/chaos/test_registry.py \
   tests/harness/base tests/harness/record tests/harness/trainers/core tests/harness/trainers/api \
-  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/reference \
+  tests/harness/trainer/algorithm tests/harness/trainer/config \
   tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
   tests/harness/trainer/data_parallel tests/docker \
-  $(filter-out tests/docs/test_python_blocks.py, $(wildcard tests/docs/test_*.py))
+  $(filter-out tests/docs/test_python_blocks.py, $(wildcard tests/docs/test_*.py)) \
+  $(addprefix --ignore=, tests/chaos/scenario/test_availability.py tests/chaos/checks/test_forgeries.py \
+  tests/harness/trainer/coordinator/test_blocking.py)
 
 check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile

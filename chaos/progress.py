@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from diloco_chaos.harness.trainers.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
@@ -21,16 +22,18 @@ from diloco_chaos.harness.trainers.core.programs import FAILPOINTS, PROGRESS_FIL
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def round(number: int, *, loss: float | None = None, samples: int | None = None, members: int | None = None) -> None:
+def round(number: int, *, loss: float | None = None, samples: int | Sequence[int] | None = None,
+          members: int | None = None, batch: int | Sequence[int] | None = None) -> None:
     """A round is finished.
 
     Args:
         number: of the round, as this trainer counts.
         loss: in training, if it is known.
-        samples: how many this worker took in the round.
+        samples: how many this worker took in the round, or which: `range(64, 128)`, `[3, 17, 4]`.
         members: how many workers took part in it.
+        batch: number of the batch that was trained on, or of several.
     """
-    said = {"round": number, "loss": loss, "samples": samples, "members": members, "time": time.time()}
+    said = {"round": number, "loss": loss, "samples": samples, "members": members, "batch": batch, "time": time.time()}
     with suppress(Exception):  # whatever it is, training is more important
         _append(os.environ.get(PROGRESS_FILE, ""),
                 json.dumps({key: _plain(value) for key, value in said.items() if value is not None}))
@@ -73,6 +76,12 @@ def _append(path: str, line: str) -> None:
         os.close(file)
 
 
-def _plain(value: object) -> float:
-    """A number of Python's: tensors and numpy's numbers are made one."""
-    return value if isinstance(value, int | float) else float(value)  # type: ignore[arg-type]
+def _plain(value: object) -> object:
+    """Python's own numbers of what tensors, numpy's numbers and sequences hold; a range as text."""
+    if isinstance(value, range) and value.step == 1 and value:
+        return f"{value[0]}-{value[-1]}"
+    if isinstance(value, int | float | str):
+        return value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, Iterable) else float(value)  # type: ignore[arg-type]

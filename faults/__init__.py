@@ -20,7 +20,7 @@ from diloco_chaos.faults.machines import (
     Requeue,
     RestartControlPlane,
 )
-from diloco_chaos.faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
@@ -33,6 +33,7 @@ __all__ = [
     "After",
     "AnyEntry",
     "AnyFault",
+    "Asked",
     "Bandwidth",
     "ClockJump",
     "Composite",

@@ -95,12 +95,12 @@ class Evidence(Protocol):
         ...
 
 
-def exits(run: Evidence, targets: Sequence[str], on: Injection) -> dict[str, Exit]:
-    """Return the exits that a fault brought about, by target."""
+def exits(run: Evidence, targets: Sequence[str], on: Injection, grace: float = 0.0) -> dict[str, Exit]:
+    """Return the exits that a fault brought about, by target; `grace`: the seconds that it left them to end."""
     exited: dict[str, Exit] = {}
     for event in run.tape.of(Exit, node="harness"):
         mine = event.target in targets and event.killed
-        if mine and on.began - 0.1 <= event.t <= max(on.began, on.ended or on.began) + NEAR_S:
+        if mine and on.began - 0.1 <= event.t <= max(on.began + grace, on.ended or on.began) + NEAR_S:
             exited.setdefault(event.target, event)
     return exited
 

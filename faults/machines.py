@@ -21,7 +21,6 @@ class _WithItsDisk(Ending):
     """The node's process ends, and what it has on its disk is gone with it: the next one starts somewhere else."""
 
     target_role = "learner"
-    gently: ClassVar[bool] = True
     done: ClassVar[str]
     """What it does, for people; `{}`: to whom."""
     elsewhere: ClassVar[tuple[str, str]] = ("another pod", "the same pod")

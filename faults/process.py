@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 import signal
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
-from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
+from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
-from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
 from diloco_chaos.harness.record.tape.events import Exit, Hello, PartialFrame, Spawn, Superseded
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""
 _PARTIAL_WITHIN_S = 2.0
 _LAST_WORDS_S = 0.2
+_LONG_S = 1.0
+"""Who was asked to end and took longer than this took its time."""
 
 
 class Ending(Fault):
@@ -26,26 +30,30 @@ class Ending(Fault):
     reversible: ClassVar[bool] = False
     stops_target: ClassVar[bool] = True
     frees: ClassVar[bool] = True
-    gently: ClassVar[bool] = False
-    """Whether it is asked to end, or ended."""
-
     restart_after: Seconds | None = None
     """From its end until the cluster starts it again; none: it stays dead."""
 
     def inject(self, hit: FaultContext) -> Observation:
         """End every target."""
-        end = hit.cluster.terminate if self.gently else hit.cluster.kill
         for target in self.targets:
-            end(target, self.restart_after)
+            hit.cluster.kill(target, self.restart_after)
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """It ended in good order, or by SIGTERM before it could say so, or by the SIGKILL that follows."""
-        return statuses(run, self.targets, on, (0, -signal.SIGTERM, -signal.SIGKILL))
+        """It ended by itself within the grace period, with whatever status, or by the SIGKILL that follows."""
+        exited = exits(run, self.targets, on, self.grace_s)
+        if missing := [target for target in self.targets if target not in exited]:
+            return Effect(False, f"{', '.join(missing)} did not end")
+        return Effect(True, ", ".join(_manner(gone, on.began) for gone in exited.values()))
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         return f"{self.kind} {names(self.targets)}{self.back()}"
+
+    @property
+    def grace_s(self) -> float:
+        """Return how many seconds the target has to end by itself."""
+        return STOP_TIMEOUT_S
 
     def expected_lost_time(self) -> float:
         """Return the time until the target trains again, in seconds; infinite where it is not started again."""
@@ -73,7 +81,8 @@ class Killed(Ending):
         for target in self.targets:
             if (ghost := _ghost(run, target, on.began)) is not None:
                 return Effect(False, f"{words}, but {target}.{ghost} went on recording")
-        if not ok or self.when is None or not str(self.when.failpoint).endswith(".half"):
+        half = self.when is not None and str(self.when.failpoint).endswith(".half")
+        if not ok or not half or run.coordinator is None:  # else the name is one that a user gave
             return Effect(ok, words)
         partial = next((event for event in run.tape.of(PartialFrame, node=run.recorder)
                         if event.peer in self.targets and abs(event.t - on.began) < _PARTIAL_WITHIN_S), None)
@@ -91,21 +100,61 @@ class Kill(Killed):
     kind: Literal["kill"] = "kill"
 
 
-class Terminate(Ending):
+class Asked(Ending):
+    """It is asked to end by a signal, and may do so in good order; SIGKILL follows where it has not within the grace
+    period."""
+
+    signal: Literal["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "XCPU"] = "TERM"
+    """How it is asked; other than TERM: commands only."""
+    grace: Seconds | None = None
+    """After so long SIGKILL follows. None: after two seconds, which is enough for nodes of ours; a scenario whose nodes
+    are commands gets 30 s, as from most schedulers."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without what older frozen plans lack."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items()
+                if (key, value) not in (("signal", "TERM"), ("grace", None))}
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Ask every target to end."""
+        for target in self.targets:
+            hit.cluster.terminate(target, self.restart_after, signal.Signals[f"SIG{self.signal}"], self.grace_s)
+        return {}
+
+    def describe(self) -> str:
+        """Return what the fault does, with the signal where that is another one than usual."""
+        by = "" if self.signal == "TERM" else f" by SIG{self.signal}"
+        return f"{self.kind} {names(self.targets)}{by}{self.back()}"
+
+    @property
+    def grace_s(self) -> float:
+        """Return what the scenario says."""
+        return super().grace_s if self.grace is None else self.grace
+
+
+def _manner(gone: Exit, began: float) -> str:
+    """Say how a process that was asked to end has ended, and after how long where that was long."""
+    words, took = f"exit status {status_words(gone.status)}", gone.t - began
+    if gone.forced_after is not None and gone.status == -signal.SIGKILL:
+        return f"{words}, which had to follow after {show_seconds(gone.forced_after)}"
+    return f"{words} after {show_seconds(took)}" if took >= _LONG_S else words
+
+
+class Terminate(Asked):
     """SIGTERM: the node may end in good order; SIGKILL follows where it does not."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
-    gently: ClassVar[bool] = True
     drawn = Drawn(10, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["terminate"] = "terminate"
 
 
-class Restart(Ending):
+class Restart(Asked):
     """SIGTERM, and started again at once: an upgrade, or an operator's habit."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
-    gently: ClassVar[bool] = True
     drawn = Drawn(20, {"restart_after": ("0s",)}, at_failpoints=True, family="ends")
 
     kind: Literal["restart"] = "restart"
@@ -181,11 +230,16 @@ class Pause(Fault):
         asked = min(self.duration or 0.0, end - on.began)
         silences = []
         for target in self.targets:
-            wrote = run.tape.moments((target, run.tape.newest(target, on.began)))
-            inside = [on.began, *(t for t in wrote if on.began < t < end), end]
-            silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
-        shortest = min(silences)
-        return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
+            process = target, run.tape.newest(target, on.began)
+            wrote, gone = run.tape.moments(process), _ended_meanwhile(run, process, on.began, end)
+            until = end if gone is None else gone.t
+            inside = [on.began, *(t for t in wrote if on.began < t < until), until]
+            silence = max((later - earlier for earlier, later in pairwise(inside)), default=0.0)
+            silences.append((silence / min(asked, until - on.began) if until > on.began else 0.0, silence,
+                             "" if gone is None else _replaced(run, gone)))
+        share, shortest, _ = min(silences)
+        meanwhile = "".join(words for *_, words in silences)
+        return Effect(share >= SILENT and asked > 0, f"silent for {show_seconds(shortest)}{meanwhile}")
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
@@ -194,6 +248,20 @@ class Pause(Fault):
     def expected_lost_time(self) -> float:
         """It does nothing meanwhile."""
         return self.duration or 0.0
+
+
+def _ended_meanwhile(run: Evidence, process: tuple[str, int], began: float, end: float) -> Exit | None:
+    """Return the end of a process that stood still, where it came before it was to go on."""
+    return next((event for event in run.tape.of(Exit, node="harness")
+                 if event.process == process and began < event.t < end), None)
+
+
+def _replaced(run: Evidence, gone: Exit) -> str:
+    """Say that a process which stood still was ended, and what took its place."""
+    later = next((event for event in run.tape.of(Spawn, node="harness")
+                  if event.target == gone.target and event.incarnation > gone.incarnation), None)
+    place = "" if later is None else f", and {later.target}.{later.incarnation} took its place"
+    return f"; then {gone.target}.{gone.incarnation} was ended ({status_words(gone.status)}){place}"
 
 
 _SEES_S = 10.0

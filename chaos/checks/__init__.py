@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Mapping
+from functools import partial
 
 from pydantic import BaseModel, ConfigDict
 
@@ -65,7 +66,7 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
     unverified = "a fault had no measurable effect" if observed is not None and observed.verdict == "unknown" else ""
     incomplete = "the event log is incomplete" if gaps else ""
     final = []
-    for verdict in verdicts:
+    for verdict in map(partial(_without_bound, history), verdicts):
         check, holds = used[verdict.name], verdict.verdict == "passed"
         doubts: list[tuple[Reason, str]] = [
             ("unsound", unsound.why if "sound run" in check.needs else ""),
@@ -73,7 +74,8 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
             ("unverified_fault", unverified if holds and check.unverified == "unknown" else ""),
             ("incomplete", incomplete if holds or check.cumulative else "")]
         reason, why = next(((reason, why) for reason, why in doubts if why), (None, ""))
-        final.append(verdict if not reason or verdict.verdict == "unknown" else verdict.model_copy(update={
+        kept = not reason or verdict.verdict == "unknown" or history.plan.checks.cannot_fail(verdict.name)
+        final.append(verdict if kept else verdict.model_copy(update={
             "verdict": "unknown", "reason": reason,
             "lines": [line(f"{why}; it would have {verdict.verdict}"), *verdict.lines]}))
     excused = next((verdict.lines[0] for verdict in final if verdict.reason == "excused"), ())
@@ -85,12 +87,19 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 
 
+def _without_bound(history: History, verdict: Verdict) -> Verdict:
+    """A check whose bound holds whatever is measured passes, also where nothing could be."""
+    if verdict.verdict != "unknown" or verdict.reason == "crashed" or not history.plan.checks.cannot_fail(verdict.name):
+        return verdict
+    return verdict.model_copy(update={"verdict": "passed", "reason": None, "change": ""})
+
+
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
     """Return those of these checks that the plan has a use for."""
     evidence = history.plan.trainer.evidence
-    named, foreign = history.plan.checks.foreign, CHECKS.foreign()
+    named, foreign, off = history.plan.checks.foreign, CHECKS.foreign(), history.plan.checks.switched_off
     return {name: check for name, check in checks.items()
-            if check.needs - {"sound run"} <= evidence and (name not in foreign or name in named)}
+            if check.needs - {"sound run"} <= evidence and (name not in foreign or name in named) and name not in off}
 
 
 def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, list[str]]:

@@ -69,7 +69,7 @@ class Figure(BaseModel):
     value: float | None
     """None: it never came, or is no number."""
     limit: float
-    unit: Literal["s", "share", "learners", "versions", "rounds", "steps", "violations"]
+    unit: Literal["s", "share", "learners", "versions", "rounds", "steps", "violations", "restarts"]
     """A share is 1.0 where it is all."""
     best: float = 0.0
     """What nothing can be better than: the limit is a ceiling where this is below it, and a floor where it is above."""

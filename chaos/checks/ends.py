@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections import Counter
 
-from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, no_round_reported, violations
+from diloco_chaos.chaos.checks.base import (
+    PROMISE,
+    Figure,
+    Finding,
+    Late,
+    Unknown,
+    at_most,
+    check,
+    from_logs,
+    need,
+    no_round_reported,
+    violations,
+)
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
-from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.scenario.bounds import Restarts
+from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.base import status_words
@@ -34,6 +50,11 @@ _OWN_SHARE = 0.5
 """Who had the machine to itself for less than this share of the bound may be late."""
 _AFTER_S = 5.0
 """So long after a fault it may still be why a process ends."""
+_AS_FAR = 0.9
+"""A worker that has made this share of the others' rounds, or trained for this share of their time, has not left them
+long before their end."""
+_SAME_ENDS = 3
+"""So many ends of a node in a row that are alike, without a new round between them, are a crash loop."""
 
 
 @check(**PROMISE)
@@ -51,11 +72,62 @@ def no_unplanned_exit(history: History) -> Finding:
                                                   node=gone.target) if event.inc == gone.incarnation]
         if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
+        ended_well = gone.status == 0 and (_trained_to_its_end(history, gone) or _over_by_then(history, over, gone))
+        if ended_well or _by_its_process(history, gone):
+            continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _outside_cause(history, gone, own)) else wrong).append(line(why, other))
     if doubtful and not wrong:
         raise Unknown(line(*(part for each in doubtful for part in ("; ", each)))[1:])
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5], figures=violations(wrong))
+
+
+@check(Restarts, **PROMISE | {"needs": {"rounds"}})
+def restarts(history: History, bound: Restarts) -> Finding | None:
+    """No node ends in the same way three times in a row without a new round between, and none is started again by its
+    scheduler more often than the scenario allows."""
+    again = Counter(gone.target for gone in history.exits if gone.again and not gone.killed)
+    if not again and bound.most is None:
+        return None
+    most = max(again.values(), default=0)
+    wrong = [words for node in again if (words := _crash_loop(history, node))]
+    wrong += [line(f"{node} was started again {count} times") for node, count in again.most_common()
+              if bound.most is not None and count > bound.most]
+    counts = ", ".join(f"{node} {count}" for node, count in again.most_common(5))
+    return Finding(not wrong, f"{most} restarts", "no crash loop" if bound.most is None else at_most(bound.most),
+                   wrong[:5] or ([f"started again by its scheduler: {counts}"] if again else []),
+                   figures=[] if bound.most is None else [Figure(value=most, limit=bound.most, unit="restarts")])
+
+
+def _crash_loop(history: History, node: str) -> Line:
+    """Say how often a node ended in the same way, in a row and with no new round between; empty where it was not often.
+    """
+    row: list[Exit] = []
+    worst: list[Exit] = []
+    newest, last = -1, ""
+    for gone in (event for event in history.exits if event.target == node):
+        made = max((step.step for step in history.steps.get(gone.process, ())), default=-1)
+        how = _alike(history, gone)
+        if gone.killed or gone.status in history.plan.trainer.may_end_with(node):
+            row = []
+        else:
+            row = [*row, gone] if row and made <= newest and how == last else [gone]
+        newest, last = max(newest, made), how
+        worst = max(worst, row, key=len)
+    if len(worst) < _SAME_ENDS:
+        return ()
+    how = "".join(f": {why}" for why in _own_reasons(history, worst[-1]))
+    return line(f"{node} ended {len(worst)} times in the same way, between ", worst[0].t, " and ", worst[-1].t,
+                f", and made no new round ({status_words(worst[-1].status or 0)}{how})")
+
+
+def _alike(history: History, gone: Exit) -> str:
+    """Return how a process ended, without what differs from time to time: numbers, addresses."""
+    return f"{gone.status} " + re.sub(r"0x[0-9a-fA-F]+|\d+", "#", " ".join(_own_reasons(history, gone)))
+
+
+def _own_reasons(history: History, gone: Exit) -> list[str]:
+    return [event.reason for event in history.tape.of(Failed, node=gone.target) if event.inc == gone.incarnation]
 
 
 @check(**PROMISE | {"needs": {"protocol"}})
@@ -104,6 +176,55 @@ def _unplanned(gone: Exit, own: list[Event], over: bool) -> Line:
                 f"was over ({status_words(status)}{reason})")
 
 
+def _over_by_then(history: History, over: float | None, gone: Exit) -> bool:
+    """Return whether training was over when a node ended that is no worker, of a trainer that writes no event log: its
+    end may be seen a moment before those of the workers."""
+    served = gone.target not in history.plan.cluster.names
+    return from_logs(history) and served and over is not None and over <= gone.t + _LOOKS_S
+
+
+def _trained_to_its_end(history: History, gone: Exit) -> bool:
+    """Return whether a worker had trained to its end, by the rounds that it reported: to the round that was asked for;
+    where none was, about as far, or as long, as the others."""
+    if not from_logs(history) or gone.target not in history.plan.cluster.names or gone.again:
+        return False
+    newest: dict[str, int] = {}
+    moments: list[float] = []
+    for (node, _), steps in history.steps.items():
+        if steps:
+            newest[node] = max(newest.get(node, 0), *(step.step for step in steps))
+            moments += [steps[0].t, steps[-1].t]
+    own, asked = newest.get(gone.target, 0), history.plan.cluster.budget_tokens
+    if asked or not newest:
+        return own >= asked > 0
+    most, first, last = max(newest.values()), min(moments), max(moments)
+    return own >= max(1, min(_AS_FAR * most, most - 1)) or gone.t - first >= _AS_FAR * (last - first)
+
+
+def _hit(history: History, span: Span, gone: Exit) -> bool:
+    """Return whether a fault came to this very process not long before its end. What it damaged on a disk hits those
+    that come after, too."""
+    fault = span.planned.fault
+    return (gone.target in fault.affected_nodes(history.plan.cluster.names) and span.overlaps(gone.t - _AFTER_S, gone.t)
+            and ("state" in fault.requires() or history.tape.newest(gone.target, span.began) == gone.incarnation))
+
+
+def _by_its_process(history: History, gone: Exit) -> bool:
+    """Return whether a node ended by the signal that a fault sent to one of its processes: its own, or it passes on how
+    that one ended; or it ended for that reason, and its scheduler starts it again."""
+    for span in history.spans:
+        fault = span.planned.fault
+        if not isinstance(fault, OfProcess) or span.injected is None or gone.target not in fault.targets:
+            continue
+        began = next((event for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), None)
+        signalled = str(span.observed.get("pids", "")).split(", ")
+        if began is not None and str(began.pid) in signalled and gone.status == -fault.sends:
+            return True
+        if _hit(history, span, gone) and (gone.again or gone.status in (-fault.sends, 128 + fault.sends)):
+            return True
+    return False
+
+
 def _reasons(own: list[Event]) -> list[str]:
     """Return why a process ended, by its own words."""
     return [event.reason for event in own if isinstance(event, Superseded | Failed | RefusedCheckpoint)]
@@ -118,6 +239,5 @@ def _outside_cause(history: History, gone: Exit, own: list[Event]) -> str:
     names = history.plan.cluster.names
     if gone.status == 0 and gone.target in names and no_round_reported(history):
         return "; nobody had told of a round, so nobody knows whether its training was over"
-    on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
-          and span.planned.fault.stops_target and gone.target in span.planned.fault.affected_nodes(names)]
+    on = [span.id for span in history.spans if span.planned.fault.stops_target and _hit(history, span, gone)]
     return f"; fault {on[0]} had hit it" if on else ""

@@ -38,6 +38,8 @@ _UNDISTURBED = 0.85
 _SAME_EXCESS, _SAME_LOSS = 0.02, 2e-5
 """Two computations of the same loss differ by less than this share of what it has beyond its floor, and by as little as
 it is rounded."""
+_CHANCE = 3.0
+"""Standard errors of a difference that chance explains."""
 _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
 
@@ -75,6 +77,10 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
         measured.append(f"{name} {gap:+.1%}" + (" (of the excess over the floor)" if floor else ""))
         figures.append(Figure(of=name, value=gap, limit=margin, unit="share"))
         allowed.append(f"{name} ≤ +{margin:.1%}")
+        if kind == "fault-free" and (wrong_losses := _wrong_losses(history, reference, bound)):
+            holds = False
+            measured += [words for words, _ in wrong_losses]
+            evidence = [why for _, why in wrong_losses] + evidence
         other = "processed" if count == "merged" else "merged"
         if kind == "synchronous":
             evidence.append(f"synchronous at equal wall time, which had no pace: "
@@ -85,6 +91,36 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
         evidence.append(f"{name} at equal {count} {unit} {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
                         f"at equal {other} {unit} {relative_gap(final, reference.curve, other, floor):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, figures=figures)
+
+
+def _wrong_losses(history: History, reference: Reference, bound: LossParity) -> list[tuple[str, str]]:
+    """Return, in words, how far each worker's own loss is above the margin, by more than chance; and how far what
+    workers told is below what the same nodes reach without faults: a loss can't be better than that."""
+    trainer, last = history.plan.trainer, history.plan.trainer.last_snapshot
+    if not trainer.tells_losses:
+        return []
+    own = {worker: told[-1] for worker, told in trainer.workers_losses(history.tape).items() if told[-1].number == last}
+    gaps = {worker: _gap_for_sure(LossPoint(number=last, processed=point.round, merged=point.round, t=point.t,
+                                            loss=point.loss, error=point.error),
+                                  reference.workers.get(worker, reference.curve)) for worker, point in own.items()}
+    margin = bound.against_baseline or 0.0
+    wrong = [(f"{worker} {gap:+.1%}", f"{worker}'s own loss is {own[worker].loss:.4f}") for worker, gap in gaps.items()
+             if gap > margin and len(own) > 1]
+    gaps = {"the loss": _gap_for_sure(history.final, reference.curve)} | gaps
+    if trainer.baseline() == trainer.settings and (lower := [who for who in gaps if gaps[who] < -bound.better_by]):
+        wrong.append((f"{lower[0]} {gaps[lower[0]]:+.1%}",
+                      f"{lower[0]} is lower than the same nodes come to without faults, by more than "
+                      f"{bound.better_by:.0%}: some frameworks print 0.0 for NaN, and data that are trained on twice "
+                      f"are known better (`better_by` says how much is allowed)"))
+    return wrong
+
+
+def _gap_for_sure(final: LossPoint, curve: Sequence[LossPoint]) -> float:
+    """Return the relative gap at equal rounds, without what chance explains."""
+    expected = loss_at(curve, "merged", final.merged)
+    chance = _CHANCE * math.hypot(final.error, max(curve, key=lambda point: point.number).error)
+    gap = final.loss - expected
+    return math.copysign(max(0.0, abs(gap) - chance), gap) / abs(expected)
 
 
 def relative_gap(final: LossPoint, curve: Sequence[LossPoint], count: str, floor: float = 0.0) -> float:

@@ -10,11 +10,13 @@ from diloco_chaos.chaos.checks.base import Doubt, from_logs, no_round_reported
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
-from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn, Warning
 from diloco_chaos.harness.record.tape.series import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
+_OWN_ROUNDS = "`shared: false` beside `progress`, if each worker counts rounds of its own"
 
 
 def doubt(history: History, *, stands_still: bool = False) -> Doubt:
@@ -36,13 +38,14 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if history.clocks.apart > TOO_FAR_S:
         return Doubt(f"clocks of different machines are known too badly to tell what came first: "
                      f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
-    if silent := _never_reported(history):
-        return silent
+    if unclear := _never_reported(history) or _buffered(history):
+        return unclear
     if _over_too_soon(history) is not None:
         return Doubt() if from_logs(history) else Doubt("training was over before its budget of tokens was spent")
     if history.zero is None:
+        behind = _late_workers(history)
         return Doubt(f"there never was a steady state: {history.plan.trainer.counting.unsteady}"
-                     f"{_silent_workers(history)}")
+                     f"{_silent_workers(history)}{behind}", _OWN_ROUNDS if behind else "")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
     # Of a machine that the first fault took away the last moments before it may be missing.
@@ -82,6 +85,13 @@ def _never_reported(history: History) -> Doubt:
                  "`progress`, so that it finds the rounds that the workers tell of")
 
 
+def _buffered(history: History) -> Doubt:
+    """Return a doubt where it is not known when workers made their rounds: they were told many at once."""
+    warnings = [event for event in history.tape.of(Warning) if event.kind == "buffered"]
+    return Doubt(f"{warnings[0].node}: {warnings[0].reason.partition(';')[0]}",
+                 warnings[0].reason.partition("; ")[2]) if warnings else Doubt()
+
+
 def _silent_workers(history: History) -> str:
     """Name the workers in whose logs no round was found, and say how to find out why; empty where there are none."""
     if history.zero is not None or not from_logs(history):
@@ -91,6 +101,23 @@ def _silent_workers(history: History) -> str:
     silent = [name for name in history.plan.cluster.names if name in started - heard]
     return (f". No line of {' and '.join(silent)} told of a round: `diloco-chaos progress LOG --with SCENARIO` shows "
             f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
+
+
+def _late_workers(history: History) -> str:
+    """Name the workers that had a part in no round, since they report each after the others have gone on, and say how
+    late; empty where there are none."""
+    if not from_logs(history) or not history.plan.cluster.blocking:
+        return ""
+    over = {merge.step: merge.t for merge in history.merges}
+    members = {part.learner for merge in history.merges for part in merge.contributions}
+    late: dict[str, list[float]] = {}
+    for (node, _), steps in history.steps.items():
+        if node not in members:
+            late.setdefault(node, []).extend(step.t - over[step.step] for step in steps if step.step in over)
+    took = [later - earlier for earlier, later in pairwise(over.values())]
+    return "".join(f". {node} reports a round {show_seconds(median(behind))} after the others, which have begun the "
+                   f"next after {show_seconds(median(took))}" for node, behind in sorted(late.items())
+                   if behind and took)
 
 
 def _lost_pace(history: History, start: float, end: float) -> Doubt:

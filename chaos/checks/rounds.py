@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, at_least, at_most, check, need, need_before, zero
+from itertools import pairwise
+
+from diloco_chaos.chaos.checks.base import (
+    QUIET_S,
+    Figure,
+    Finding,
+    at_least,
+    at_most,
+    check,
+    need,
+    need_before,
+    violations,
+    zero,
+)
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum
+from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
-from diloco_chaos.harness.record.tape.events import Merge, Step
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step
+
+_MOMENT_S = 0.05
+_FEW = 5
+"""So many rounds may be made without a worker whatever it does: it may just be waiting for the next one."""
+_BEHIND = 2
+"""A worker that reports a round which is older than this many takes no part in those of the others."""
 
 
 @check(LostRounds, needs={"rounds"}, unverified="judged")
@@ -26,7 +46,8 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
         process, number = (event.node, event.inc), event.step
         before = own.get(process)
         if before is None:
-            before = max((last for node, last in newest.items() if together or node == event.node), default=number)
+            others = together and (event.inc > 0 or number > 1)  # a worker's very first round may be late
+            before = max((last for node, last in newest.items() if others or node == event.node), default=number)
             verb = "began with"
         else:
             verb = "told of"
@@ -56,6 +77,61 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
                        few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
+
+
+@check(Within, needs={"rounds"}, unverified="judged")
+def none_left_out(history: History, bound: Within) -> Finding | None:
+    """No worker that lives, and that no fault has a hold of, stays without a part in any round while the others go on,
+    until the end of training: for longer than the bound, and than it ever was before."""
+    if history.zero is None or len(history.plan.cluster.names) < 2:
+        return None
+    outside: list[tuple[float, Line]] = []
+    for worker, since in _alive(history).items():
+        moments = _parts(history, worker)
+        last = max([since, *moments, *(history.until(span) for span in history.spans if span.injected is not None
+                                       and worker in span.planned.fault.affected_nodes(history.plan.cluster.names))])
+        usual = max((later - earlier for earlier, later in pairwise(moments)), default=0.0)
+        without = history.end - last
+        missed = len(history.merges_between(last + _MOMENT_S, history.end))
+        if moments and without > max(bound.within, 2 * usual) and missed > _FEW and not _done(history, worker):
+            outside.append((without, line(f"{worker} had no part in {missed} rounds from ", last,
+                                          " to the end of training, though it lived and no fault had a hold of it")))
+    longest = max((without for without, _ in outside), default=0.0)
+    return Finding(not outside, f"{len(outside)} of {len(history.plan.cluster.names)} workers",
+                   f"0 after {show_seconds(bound.within)}", [words for _, words in sorted(
+                       outside, key=lambda entry: -entry[0])[:3]],
+                   figures=[Figure(value=longest, limit=bound.within, unit="s")] if outside else violations(outside))
+
+
+def _alive(history: History) -> dict[str, float]:
+    """Return the workers whose newest process had not ended, with when it was started, in seconds."""
+    alive: dict[str, float] = {}
+    for event in history.tape.of(Spawn, Exit, node="harness"):
+        if event.target in history.plan.cluster.names and event.t <= history.end:
+            if isinstance(event, Spawn):
+                alive[event.target] = event.t
+            else:
+                alive.pop(event.target, None)
+    return alive
+
+
+def _parts(history: History, worker: str) -> list[float]:
+    """Return when a worker had a part in a round, in seconds: it was a member, or reported one of the newest."""
+    newest, moments = -1, list[float]()
+    reported = ((step.t, step.step) for (node, _), steps in history.steps.items() if node == worker for step in steps)
+    for t, number, mine in sorted([*((merge.t, merge.step, any(part.learner == worker for part in merge.contributions))
+                                     for merge in history.merges), *((t, number, True) for t, number in reported)]):
+        if mine and number >= newest - _BEHIND:
+            moments.append(t)
+        newest = max(newest, number)
+    return moments
+
+
+def _done(history: History, worker: str) -> bool:
+    """Return whether a worker has made all rounds that there are to make, or as many as any other."""
+    made = [(max(step.step for step in steps), node) for (node, _), steps in history.steps.items() if steps]
+    own = max((last for last, node in made if node == worker), default=-1)
+    return own >= (history.plan.cluster.budget_tokens or max(made)[0])
 
 
 def goodput_of_rounds(history: History, least: float) -> Finding:

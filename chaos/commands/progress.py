@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +17,7 @@ from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.harness.base.errors import printable
 from diloco_chaos.harness.trainers.api.trainer import TrainerError
+from diloco_chaos.harness.trainers.core.log_lines import lines_of
 from diloco_chaos.harness.trainers.core.round_reports import Lint, RoundReport
 
 _SHOWN = 3
@@ -33,7 +35,8 @@ def progress(
 ) -> None:
     """Show what a scenario of commands would find in logs, and what is wrong with them.
 
-    That is: nothing that matches, rounds that go back or are left out, a clock that is another one.
+    That is: nothing that matches, fields that are no numbers, rounds that go back or are left out, a clock that is
+    another one. Rounds that several ranks tell, or every tenth, are no problem.
 
     Example: `diloco-chaos progress train.log --with mine.yaml`
     """
@@ -53,6 +56,7 @@ def progress(
         raise Failure("\n".join(unread), 2)
     if as_json:
         print_json({"logs": [{"file": str(file), "lines": lint.lines, "problems": list(lint.problems),
+                              "notes": list(lint.notes),
                               "rounds": [report._asdict() for report in lint.reports]} for file, lint in lints],
                     "unread": unread})
     else:
@@ -72,35 +76,48 @@ def _named_after(file: Path, scenario: Scenario) -> str:
 def _log(file: Path) -> tuple[list[str], datetime]:
     """Its lines, and when it was last written."""
     try:
+        if file.is_dir():
+            raise Failure(f"{file}: a folder: name the logs in it", 2)
         with open(file, "rb") as opened:
             data = opened.read(_MOST_BYTES)
         written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    except OSError as error:
-        raise Failure(f"{file}: can't be read: {error.strerror}", 2) from error
-    return data.decode("utf-8", "replace").splitlines(), written
+    except (OSError, ValueError, OverflowError) as error:
+        raise Failure(f"{file}: can't be read: {getattr(error, 'strerror', None) or error}", 2) from error
+    return lines_of(data), written
 
 
 def _show(file: Path, lint: Lint, before: str) -> None:
     """Print what was read from a log, and its problems. `before`: the prefix of each problem's line."""
     typer.echo(printable(f"{file}: {len(lint.reports)} of {lint.lines} lines tell a round"))
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in RoundReport._fields:
+    columns = [name for name in RoundReport._fields
+               if name != "epoch" or any(report.epoch is not None for report in lint.reports)]
+    for column in columns:
         table.add_column(column, justify="right")
     left_out = len(lint.reports) - 2 * _SHOWN
     for report in lint.reports[:_SHOWN] if left_out > 0 else lint.reports:
-        table.add_row(*_cells(report))
+        table.add_row(*_cells(report, columns))
     if left_out > 0:
         table.add_row("...")
         for report in lint.reports[-_SHOWN:]:
-            table.add_row(*_cells(report))
+            table.add_row(*_cells(report, columns))
     if lint.reports:
         Console().print(table)
+    for note in lint.notes:
+        typer.echo(printable(f"{before}{note}"))
     for problem in lint.problems[:_PROBLEMS_SHOWN]:
         typer.echo(printable(f"{before}{problem}"), err=True)
     if (more := len(lint.problems) - _PROBLEMS_SHOWN) > 0:
         typer.echo(f"{before}and {more} problems more", err=True)
 
 
-def _cells(report: RoundReport) -> list[str]:
-    cells = ["" if value is None else f"{value:g}" for value in report[:-1]]
-    return [*cells, "" if report.time is None else f"{datetime.fromtimestamp(report.time, UTC):%H:%M:%S.%f}"[:-3]]
+def _cells(report: RoundReport, columns: Sequence[str]) -> list[str]:
+    return [_cell(name, getattr(report, name)) for name in columns]
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name == "time":
+        return f"{datetime.fromtimestamp(value, UTC):%H:%M:%S.%f}"[:-3]
+    return str(value) if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -17,6 +17,8 @@ class LossPoint(BaseModel):
     merged: int
     t: float
     loss: float
+    error: float = 0.0
+    """Standard error, where workers told the loss."""
 
 
 class Reference(BaseModel):
@@ -27,6 +29,8 @@ class Reference(BaseModel):
     kind: Kind
     key: str
     curve: tuple[LossPoint, ...]
+    workers: dict[str, tuple[LossPoint, ...]] = {}
+    """Of every worker that told its own losses."""
     merge_gap_p99: float | None = None
     """Seconds; None where nothing is merged."""
     wall: float

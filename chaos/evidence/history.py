@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns, parts_of
+from diloco_chaos.chaos.evidence.accounting.remade import ToldRound, told_rounds
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.clocks import ClockAgreement, clocks
@@ -231,6 +232,12 @@ class History:
     def steps(self) -> Mapping[Node, Series[Step]]:
         """Step events of every learner's incarnation, in order."""
         return self.tape.series(Step)
+
+    @cached_property
+    def told_rounds(self) -> list[ToldRound]:
+        """Return what workers told of their rounds up to the end, where they number them."""
+        steps = (step for step in self.tape.of(Step) if step.t <= self.end)
+        return told_rounds(steps, together=self.plan.cluster.blocking)
 
     @cached_property
     def counted(self) -> Mapping[Node, tuple[Integers, Integers]]:

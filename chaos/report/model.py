@@ -5,6 +5,7 @@ All times are seconds since the steady state, which is t = 0; what lay before it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
@@ -21,7 +22,8 @@ from diloco_chaos.chaos.report.story import QUIET, because
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
-from diloco_chaos.harness.record.tape.events import Event
+from diloco_chaos.harness.record.tape.events import Event, Warning
+from diloco_chaos.harness.record.tape.reading import Tape
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
 WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}
@@ -145,6 +147,8 @@ class ReportModel(_Told):
     """Where it proves nothing, the one thing to change for it to do so; empty where nobody knows."""
     gaps: list[str]
     """Where the event log is incomplete."""
+    warnings: list[str] = []
+    """What people should know, and decides nothing: whose, and how often."""
     took: float
     """Seconds from its start."""
     start: float
@@ -206,7 +210,8 @@ def model_of(result: Result) -> ReportModel:
         trainer=plan.trainer.algorithm or plan.trainer.name, seed=plan.seed, place=result.folder.place,
         plan=plan.digest, verdict=WORDS[exit_code(result)],
         why=because(result),
-        change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
+        change=change(result), gaps=result.judgement.gaps, warnings=warnings_of(history.tape),
+        took=result.took, start=-zero,
         end=history.end - zero, unit=plan.trainer.counting.worker,
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
@@ -223,6 +228,13 @@ def model_of(result: Result) -> ReportModel:
         environment={key: str(value) for key, value in result.folder.manifest().items()
                      if isinstance(value, (str, int, float))},
         commands=NextCommands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
+
+
+def warnings_of(tape: Tape) -> list[str]:
+    """Return the warnings of the event log, each once, in the order in which they first came."""
+    counted = Counter((event.node, event.reason) for event in tape.of(Warning))
+    return [f"{node}: {reason}" + (f" ({count} times)" if count > 1 else "")
+            for (node, reason), count in counted.items()]
 
 
 def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:

@@ -19,7 +19,7 @@ from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.report.forms.page import PAGE
-from diloco_chaos.chaos.report.model import WORDS, change
+from diloco_chaos.chaos.report.model import WORDS, change, warnings_of
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS, because, story
 from diloco_chaos.chaos.runner.resume_point import checkpoints_of
 from diloco_chaos.chaos.runner.run import Result, exit_code
@@ -34,7 +34,7 @@ _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
 _VIRTUAL = "simulated"
 _VERIFIED = "faults_verified"
-_MOST_WINDOWS, _MOST_LANES, _MOST_NAMED = 4, 24, 4
+_MOST_WINDOWS, _MOST_LANES, _MOST_NAMED, _MOST_WARNINGS = 4, 24, 4, 10
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -44,8 +44,9 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
     width = min(console.width, _WIDEST)
     figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
                *_wire(result)] if verbose else []
-    for section in (_head(result), *_timeline(result, width), *_faults(result), *figures,
-                    *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
+    for section in (_head(result), *_timeline(result, width), *_faults(result), *_warnings(result), *figures,
+                    *_switched_off(result), *_out_of_reach(result.judgement, verbose), *_story(result, verbose),
+                    *_passed(result, verbose)):
         # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
@@ -84,6 +85,11 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
         table.add_row(verdict.name, verdict.measured, verdict.bound,
                       Text(f"{MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]}", _STYLES[verdict.verdict]))
     return Padding(table, (1, 0, 0, 0))
+
+
+def _switched_off(result: Result) -> list[RenderableType]:
+    off = result.history.plan.checks.switched_off
+    return [Text(f"\nSwitched off by the scenario: {', '.join(off)}", "yellow")] if off else []
 
 
 def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
@@ -134,6 +140,13 @@ def _faults(result: Result) -> list[RenderableType]:
         table.add_row(Text(span.planned.id, "bold red"), _when(span, result.history.origin), observed.requested,
                       Text(f"observed: {observed.observed}", look))
     return [_title("Faults", "requested and observed"), table]
+
+
+def _warnings(result: Result) -> list[RenderableType]:
+    """List what decides nothing, and people should know."""
+    told = warnings_of(result.history.tape)
+    lines = told[:_MOST_WARNINGS] + ([f"and {len(told) - _MOST_WARNINGS} more"] if len(told) > _MOST_WARNINGS else [])
+    return [_title("Warnings", "decide nothing"), Text("\n".join(lines), "yellow")] if told else []
 
 
 def _when(span: Span, zero: float) -> str:

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ from diloco_chaos.harness.record.tape.events import Finished, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.record.undos import Remove
-from diloco_chaos.harness.trainers.api.trainer import Kind, TrainerError
+from diloco_chaos.harness.trainers.api.trainer import Kind, ToldLoss, TrainerError
 from diloco_chaos.harness.trainers.node.evaluate import evaluate
 from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
@@ -175,7 +175,9 @@ class References:
         kept.mkdir()
         if kind == "synchronous":
             (run.path / "snapshots" / _FIRST).replace(kept / _WARM)
-        reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
+        workers = {worker: _points(reports) for worker, reports in
+                   run.plan().trainer.workers_losses(run.tape()).items()}
+        reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers, wall=run.tape().events[-1].t,
                               merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")
         RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
@@ -263,8 +265,12 @@ def _evaluate_apart(run: RunFolder, tell: Callable[[int, int], None]) -> None:
 
 def reported_curve(plan: Plan, tape: Tape) -> tuple[LossPoint, ...]:
     """Return the loss curve of a trainer whose nodes report their losses."""
+    return _points(plan.trainer.told_losses(tape))
+
+
+def _points(reports: Iterable[ToldLoss]) -> tuple[LossPoint, ...]:
     return tuple(LossPoint(number=report.number, processed=report.round, merged=report.round, t=report.t,
-                           loss=report.loss) for report in plan.trainer.told_losses(tape))
+                           loss=report.loss, error=report.error) for report in reports)
 
 
 def drop_snapshots(run: RunFolder) -> None:

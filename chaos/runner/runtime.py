@@ -20,7 +20,7 @@ from diloco_chaos.harness.places.base import Recorder
 from diloco_chaos.harness.places.capabilities import Watched
 from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.places.site import Site
-from diloco_chaos.harness.record.tape.events import Event, Machine
+from diloco_chaos.harness.record.tape.events import Event, Exit, Machine
 from diloco_chaos.harness.record.tape.reading import Tail
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -145,7 +145,10 @@ class LiveStage:
         return [state.pid for state in self.cluster.states().values() if state.pid]
 
     def record(self, event: Event) -> None:
-        """Write the event to its file, and show it to the witness if there is one."""
+        """Write the event to its file, and show it to the witness if there is one. What a process said comes before its
+        end."""
+        if self._witness is not None and isinstance(event, Exit):
+            self._witness.look(self.now(), event)
         self._tape.record(event)
         if self._witness is not None:
             self._witness.on_event(event, self.now())

@@ -49,7 +49,7 @@ def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str
         wrong.append(f"there is another fault {fault.id!r}")
     if wrong:
         raise ScenarioError(kind, [Problem(why) for why in wrong])
-    return singles(fault, fault.id or _next(known), plan.seed)
+    return singles(fault, fault.id or _next(known), plan.seed, plan.trainer)
 
 
 def _next(known: Sequence[str]) -> str:

@@ -18,6 +18,8 @@ from pydantic import (
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
+_NEVER_OFF = ("faults_verified", "all_undone")
+
 
 class _Bound(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
@@ -51,6 +53,14 @@ class LostRounds(_Bound):
     """So many may be done again, after a checkpoint say."""
 
 
+class Restarts(_Bound):
+    """restarts."""
+
+    most: int | None = Field(None, ge=0)
+    """So often may a node's scheduler start it again; None: as often as it likes, unless the same end comes again and
+    again."""
+
+
 class Goodput(_Bound):
     """goodput."""
 
@@ -67,18 +77,64 @@ class RoundQuorum(_Bound):
 
 
 class LossParity(_Bound):
-    """loss_parity; margins are relative, one-sided (a lower loss always holds)."""
+    """loss_parity; margins are relative, one-sided: a lower loss holds, but one that workers told of rounds and that is
+    lower than it can be."""
 
     against_baseline: Share | None = None
     """Against the fault-free run of the same cluster."""
     against_synchronous: Share | None = None
     """Against the synchronous run at its own best learning rate."""
+    better_by: Share = 0.2
+    """So much lower than the baseline's a loss may be that workers told: below it they trained on something else, or
+    told no loss at all."""
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document as it was before there was `better_by`, where that keeps its default."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("better_by", 0.2)}
 
     @model_validator(mode="after")
     def _some(self) -> LossParity:
         if self.against_baseline is None and self.against_synchronous is None:
             raise ValueError("give a margin: `against_baseline: 2%`, `against_synchronous: 4%` or both")
         return self
+
+
+class LossesAreNumbers(_Bound):
+    """losses_are_numbers."""
+
+    in_a_row: int | None = Field(None, ge=0)
+    """So many rounds in a row a worker may tell a loss that is no number, if it recovers; None: any number."""
+
+
+class RoundsRepeat(_Bound):
+    """rounds_repeat."""
+
+    tolerance: Share = 0.0
+    """By such a share of it the loss of a round that is made again may differ."""
+    after_rounds: int = Field(0, ge=0)
+    """So many rounds after going back are not compared."""
+
+
+class MembersAgree(_Bound):
+    """members_agree."""
+
+    within: Share = 0.5
+    """So far from the others' loss a worker's may be, as a share of it, beyond what was usual before the first fault;
+    where that is not known, six times as far."""
+
+
+class SamplesOnce(_Bound):
+    """samples_once."""
+
+    again: int = Field(0, ge=0)
+    """So many batches, or samples, may be trained on twice."""
+    skipped: int = Field(0, ge=0)
+    """So many may be left out."""
+    numbered_by: Literal["worker", "all"] | None = None
+    """Every worker numbers its own data, or there is one numbering of all; None: batches that workers told alike in the
+    same rounds before the first fault are each worker's, anything else is of all."""
 
 
 class Participation(_Bound):
@@ -93,6 +149,11 @@ class Participation(_Bound):
         if self.at_least is None and self.at_most is None:
             raise ValueError("give a bound: `at_least: 80%` or `at_most: 20%`")
         return self
+
+
+_ASKED_FOR = frozenset({"losses_are_numbers", "rounds_repeat", "members_agree", "samples_once"})
+"""Bounds of checks that always run, and are on the plan only where a scenario names them: it then asks for an answer.
+"""
 
 
 def _foreign(named: tuple[str, Any]) -> Any:
@@ -128,9 +189,18 @@ class Bounds(_Bound):
     loss_parity: LossParity | None = None
     rounds_never_go_back: LostRounds = LostRounds()
     round_quorum: RoundQuorum | None = None
+    losses_are_numbers: LossesAreNumbers = LossesAreNumbers()
+    rounds_repeat: RoundsRepeat = RoundsRepeat()
+    members_agree: MembersAgree = MembersAgree()
+    samples_once: SamplesOnce = SamplesOnce()
+    restarts: Restarts = Restarts()
+    none_left_out: Within = Within()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
+
+    switched_off: tuple[str, ...] = Field((), strict=False)
+    """Checks that are not made, as by `blast_radius: off`."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -138,7 +208,10 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None))}
+                                        ("round_quorum", None), ("restarts", {"most": None}),
+                                        *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
+                                        ("switched_off", []), ("switched_off", ()))
+                and (key not in _ASKED_FOR or key in self.model_fields_set)}
 
     @property
     def excuses_outages(self) -> bool:
@@ -150,6 +223,13 @@ class Bounds(_Bound):
         """The checks of other packages that are named here, with their bounds."""
         return self.model_extra or {}
 
+    def cannot_fail(self, name: str) -> bool:
+        """Return whether the bound of a check holds whatever is measured."""
+        bound = self.bound(name)
+        bounds = bound if isinstance(bound, tuple) else (bound,)
+        return all(isinstance(one, AtLeast | Goodput | Participation) and one.at_least == 0
+                   and getattr(one, "at_most", None) in (None, 1.0) for one in bounds)
+
     def bound(self, name: str) -> Any:
         """Return what the scenario says of a check; None: nothing."""
         return getattr(self, name) if name in type(self).model_fields else self.foreign.get(name)
@@ -160,4 +240,9 @@ class Bounds(_Bound):
         """What is under another package's name is that package's to understand: it has to know the name."""
         if not isinstance(value, dict):
             return value
+        off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
+        if rests := [name for name in off if name in _NEVER_OFF]:
+            raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")
+        if off:
+            value = {name: content for name, content in value.items() if name not in off} | {"switched_off": off}
         return {name: content if name in cls.model_fields else (name, content) for name, content in value.items()}

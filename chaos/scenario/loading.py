@@ -43,6 +43,7 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
     """The scenario, and the document that it was made from; `above` are the files that extend it."""
     raw = annotated(text, file)
     document, problems = _extended(raw, file, abilities, above)
+    document = _placed(document, Path(file).resolve().parent)
     known = KnownCluster.NOTHING if problems else KnownCluster.ALL
     scenario, cleared, details = mistakes(document)
     problems += problems_of(raw, document, details)
@@ -114,6 +115,15 @@ def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, 
     if trainer == kind and isinstance(known, dict):
         cluster = _over(known, cluster)
     return {"trainer": trainer, "cluster": cluster}
+
+
+def _placed(document: dict[str, Any], here: Path) -> dict[str, Any]:
+    """The document with the folder of its file where its commands say `{here}`; what it extends may have said its own.
+    """
+    cluster = document.get("cluster")
+    if document.get("trainer") != "commands" or not isinstance(cluster, dict) or "{here}" not in repr(cluster):
+        return document
+    return document | {"cluster": {"here": str(here)} | cluster}
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

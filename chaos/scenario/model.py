@@ -112,6 +112,9 @@ def named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
     kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
     rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
     targets = fault.get(kind)
+    if isinstance(targets, dict) and "node" in targets:  # `terminate: {node: w, signal: USR1}`
+        rest = {key: item for key, item in targets.items() if key != "node"} | rest
+        targets = targets["node"]
     nodes, process = _of_processes(targets)
     if process and f"{kind}_process" in FAULTS:
         kind, targets, rest["process"] = f"{kind}_process", nodes, process

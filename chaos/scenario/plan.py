@@ -25,6 +25,9 @@ from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import Trainer
 
+COMMANDS_GRACE_S = 30.0
+"""A command that is asked to end has this time for it unless the scenario says otherwise, as under most schedulers.
+Plans that say nothing were frozen when it was two seconds."""
 _REGISTRIES: dict[str, Registry[Any]] = {"fault": FAULTS, "trainer": TRAINERS, "check": CHECKS}
 """By what is in them, in a word."""
 
@@ -118,7 +121,7 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
     """
     document = scenario.model_dump(mode="json", by_alias=True)
     faults = [single for number, fault in enumerate(scenario.faults, 1)
-              for single in _singles(fault, fault.id or f"f{number}", seed)]
+              for single in _singles(fault, fault.id or f"f{number}", seed, scenario.trainer)]
     plan = Plan.model_validate({
         "trainer": scenario.trainer.name, "scenario": scenario.name, "description": scenario.description, "seed": seed,
         "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
@@ -126,9 +129,9 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
     return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})
 
 
-def singles(fault: Fault, name: str, seed: int) -> tuple[PlannedFault, ...]:
+def singles(fault: Fault, name: str, seed: int, trainer: Trainer) -> tuple[PlannedFault, ...]:
     """Return what a plan makes of a fault, with chance of its own."""
-    return tuple(PlannedFault.model_validate(single) for single in _singles(fault, name, seed))
+    return tuple(PlannedFault.model_validate(single) for single in _singles(fault, name, seed, trainer))
 
 
 def with_checkpoints(cluster: TrainerSettings, faults: Sequence[PlannedFault]) -> TrainerSettings:
@@ -136,7 +139,7 @@ def with_checkpoints(cluster: TrainerSettings, faults: Sequence[PlannedFault]) -
     return cluster.checkpointed(losses(cluster, [planned.fault for planned in faults]))
 
 
-def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:
+def _singles(fault: Fault, name: str, seed: int, trainer: Trainer) -> list[dict[str, Any]]:
     """A fault as a plan has it; a composite as its parts, called `name.1`, `name.2`, ..."""
     chance = random.Random(f"{seed}/{name}")  # seeded by SHA-512 of the text: the same everywhere
     if isinstance(fault, Composite):
@@ -146,6 +149,8 @@ def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:
     for single in singles.values():
         if "seed" in FAULTS[single["kind"]].model_fields:
             single.setdefault("seed", chance.randrange(1 << 31))
+        if "grace" in FAULTS[single["kind"]].model_fields and trainer.programs():
+            single.setdefault("grace", f"{COMMANDS_GRACE_S!r}s")
     return [{"id": single_name, "fault": single} for single_name, single in singles.items()]
 
 

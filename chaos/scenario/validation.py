@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import Scenario, joiners
 from diloco_chaos.chaos.scenario.salvage import KnownCluster, Rest
-from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
+from diloco_chaos.faults import FAULTS, Asked, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import KINDS
@@ -179,6 +179,9 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield _unknown_target(scenario, fault, name, valid)
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
+    if isinstance(fault, Asked) and fault.signal != "TERM" and not scenario.trainer.programs():
+        yield (f"{fault.kind}: nodes of trainer {scenario.trainer.name} end by SIGTERM only: leave `signal` out, or "
+               f"give the commands that start your own (`trainer: {{kind: commands}}`)")
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
         if FAULTS[kind].target_role == "learner" and coordinator in fault.targets:
             yield f"{fault.kind}: {kind} can hit learners only"

@@ -64,6 +64,14 @@ def words(pid: int) -> list[str]:
     return entries
 
 
+def own_name(pid: int) -> str:
+    """Return what a process calls itself, cut after 15 characters as by the kernel; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return ""
+
+
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, user and system, all its threads; 0 where there is none."""
     stat = _stat(pid)

@@ -30,6 +30,8 @@ EVERYWHERE: frozenset[Ability] = frozenset({
 """What every cluster can do. What else a place can do, it says itself."""
 OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
 """What hits a whole machine: who is meant by it shares none with the others."""
+STOP_TIMEOUT_S = 2.0
+"""A node that is asked to end, and is not given longer, has this time for it."""
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.places.base import NodeSpec, NodeState
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, NodeSpec, NodeState
 from diloco_chaos.harness.places.files import Change
 from diloco_chaos.harness.places.site import Site
 from diloco_chaos.harness.trainers.core.memory import Corruption
@@ -62,9 +62,11 @@ class Cluster:
         its status."""
         self.site.nodes[node].end(signal.SIGKILL, restart_after)
 
-    def terminate(self, node: str, restart_after: float | None) -> None:
-        """SIGTERM, as `kill` else; SIGKILL follows for a node that does not end within two seconds."""
-        self.site.nodes[node].end(signal.SIGTERM, restart_after)
+    def terminate(self, node: str, restart_after: float | None, number: signal.Signals = signal.SIGTERM,
+                  grace: float = STOP_TIMEOUT_S) -> None:
+        """Ask it to end by this signal, as `kill` else; SIGKILL follows for a node that does not end within `grace`
+        seconds."""
+        self.site.nodes[node].end(number, restart_after, grace)
 
     def pause(self, node: str) -> None:
         """Stop the process where it is (SIGSTOP); one that stopped itself is taken over."""

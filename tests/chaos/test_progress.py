@@ -40,6 +40,15 @@ def test_numbers_of_others_are_made_numbers(file):
     assert json.loads(file.read_text())["loss"] == 0.5
 
 
+@pytest.mark.parametrize(("data", "written"), [
+    (7, 7), (range(64, 128), "64-127"), ([3, np.int64(4)], [3, 4]), (np.array([5, 6]), [5, 6]),
+    (range(0, 8, 2), [0, 2, 4, 6])])
+def test_data_can_be_named(file, data, written):
+    progress.round(1, batch=data, samples=data)
+    line = json.loads(file.read_text())
+    assert (line["batch"], line["samples"]) == (written, written)
+
+
 @pytest.fixture
 def waited_for(file, monkeypatch):
     monkeypatch.setenv(FAILPOINTS, "save.before_rename:3,other:1")

@@ -1,12 +1,14 @@
 """Faults of processes: what is asked of the cluster."""
 
+import signal
+
 import pytest
 
 
 @pytest.mark.parametrize(("kind", "calls"), [
     ("kill", [("kill", "learner-1", 3.0), ("kill", "learner-2", 3.0)]),
-    ("terminate", [("terminate", "learner-1", 3.0), ("terminate", "learner-2", 3.0)]),
-    ("restart", [("terminate", "learner-1", 3.0), ("terminate", "learner-2", 3.0)]),
+    ("terminate", [("terminate", name, 3.0, signal.SIGTERM, 2.0) for name in ("learner-1", "learner-2")]),
+    ("restart", [("terminate", name, 3.0, signal.SIGTERM, 2.0) for name in ("learner-1", "learner-2")]),
 ])
 def test_what_ends_a_process_leaves_the_restart_to_the_cluster(cluster, hit, fault, kind, calls):
     one = fault(kind=kind, targets=["learner-1", "learner-2"], restart_after="3s")
@@ -23,7 +25,21 @@ def test_a_kill_without_a_restart_is_for_good(fault):
 
 def test_a_restart_comes_back_at_once(cluster, hit, fault):
     fault(kind="restart", targets="syncer").inject(hit)
-    assert cluster.calls == [("terminate", "syncer", 0.0)]
+    assert cluster.calls == [("terminate", "syncer", 0.0, signal.SIGTERM, 2.0)]
+
+
+def test_who_is_asked_to_end_is_asked_by_the_signal_and_given_the_time_that_a_scenario_names(cluster, hit, fault):
+    one = fault(kind="terminate", targets="w", signal="USR1", grace="30s", restart_after="5s")
+    one.inject(hit)
+    assert cluster.calls == [("terminate", "w", 5.0, signal.SIGUSR1, 30.0)]
+    assert one.describe() == "terminate w by SIGUSR1, back after 5.0 s"
+
+
+def test_what_older_plans_lack_stands_in_none_that_says_nothing_of_it(fault):
+    plain = fault(kind="terminate", targets="w").model_dump(mode="json", by_alias=True)
+    assert {"signal", "grace"}.isdisjoint(plain)
+    said = fault(kind="terminate", targets="w", signal="INT", grace="4s").model_dump(mode="json", by_alias=True)
+    assert (said["signal"], said["grace"]) == ("INT", "4.0s")
 
 
 def test_a_pause_stops_and_lets_go(cluster, hit, fault):

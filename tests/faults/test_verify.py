@@ -42,15 +42,24 @@ def observed(fault, *events, at_once=None, healed=None, later=None):
     return (result.ok, result.observed) if result.reacted else (result.ok, result.observed, "no reaction")
 
 
-def gone(status, t=AT + 0.05, target="learner-1", incarnation=0, killed=True):
-    return harness(t, "exit", target=target, incarnation=incarnation, status=status, killed=killed)
+def gone(status, t=AT + 0.05, target="learner-1", incarnation=0, killed=True, **more):
+    return harness(t, "exit", target=target, incarnation=incarnation, status=status, killed=killed, **more)
 
 
 @pytest.mark.parametrize(("kind", "status", "ok"), [
     ("kill", -9, True), ("kill", 0, False), ("terminate", 0, True), ("terminate", -15, True), ("terminate", -9, True),
-    ("terminate", 1, False), ("restart", 0, True)])
+    ("terminate", 1, True), ("terminate", 143, True), ("terminate", 85, True), ("restart", 0, True)])
 def test_what_ends_a_process_is_felt_by_its_exit_status(kind, status, ok):
     assert observed(f"{{{kind}: learner-1, at: 4s, restart_after: 1s}}", gone(status))[0] is ok
+
+
+@pytest.mark.parametrize(("told", "words"), [
+    (gone(85, t=AT + 4.2), "exit status 85 after 4.2 s"), (gone(0, t=AT + 0.4), "exit status 0"),
+    (gone(-9, t=AT + 5.1, forced_after=5.0), "exit status SIGKILL, which had to follow after 5.0 s"),
+    (gone(1, t=AT + 5.1, forced_after=5.0), "exit status 1 after 5.1 s")])
+def test_who_was_asked_to_end_did_so_by_itself_within_its_grace_period_or_was_ended(told, words):
+    assert observed("{terminate: learner-1, at: 4s, grace: 5s}", told) == (True, words)
+    assert observed("{terminate: learner-1, at: 4s, grace: 1s}", told)[0] is (told.t < AT + 3.5)
 
 
 @pytest.mark.parametrize("others", [
@@ -81,6 +90,15 @@ def test_a_pause_of_one_whose_predecessor_is_still_there_is_felt_by_its_own_sile
     after = [learner(t / 10, incarnation=1) for t in range(42, 300) if not 50 <= t <= 70]
     assert observed(fault, spawn, *before, *after, healed=7.0) == (True, "silent for 2.0 s")
     assert not observed(fault, spawn, *before, *after, learner(6.0, incarnation=1), healed=7.0)[0]
+
+
+@pytest.mark.parametrize(("steps_until", "ok"), [(5.0, True), (5.4, False)])
+def test_a_pause_whose_target_was_ended_and_replaced_meanwhile_is_told_as_that(steps_until, ok):
+    steps = [learner(t / 10) for t in range(10, int(steps_until * 10) + 1)]
+    spawn = harness(6.0, "spawn", target="learner-1", incarnation=1)
+    told = observed("{pause: learner-1, at: 4s, for: 2s}", *steps, gone(-9, t=5.5), spawn, healed=7.0)
+    length = "500 ms" if ok else "100 ms"
+    assert told == (ok, f"silent for {length}; then learner-1.0 was ended (SIGKILL), and learner-1.1 took its place")
 
 
 def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
@@ -277,3 +295,14 @@ def test_a_partition_of_the_syncer_must_be_felt_by_every_learner():
     assert observed(fault, *lost, *back, later={"ok": True}, healed=8.0)[0]
     assert observed(fault, *lost[1:], *back, later={"ok": True}, healed=8.0) == (False,
                                                                                  "the syncer never lost learner-1")
+
+
+def test_a_point_that_a_user_called_as_ours_is_none_of_the_protocol():
+    trainer = ("{kind: commands, nodes: {w: {worker: true, run: t.py}}, "
+               "progress: [{node: w, log: '(?P<round>[0-9]+)'}]}")
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {trainer}\nfaults: [{{kill: w, "
+                        f"when: {{node: w, failpoint: checkpoint.half, count: 1}}}}]"), 0)
+    story = History(plan, Tape([harness(AT, "injecting", fault="f1", kind="kill", targets=["w"], description=""),
+                                harness(AT, "injected", fault="f1", observed={}), gone(-9, target="w")]))
+    result = measure(story, story.spans[0])
+    assert (result.ok, result.observed) == (True, "exit status SIGKILL")

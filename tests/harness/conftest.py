@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.base.tensors import all_finite
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
 
@@ -37,12 +38,12 @@ class Walker:
                 change(array.reshape(-1))
 
     def train(self, position, lr):
-        if not all(np.isfinite(array).all() for array in self.values.values()):
+        if not all_finite(self.values):
             return math.nan
-        random = np.random.default_rng((self.learner, position))
-        for name, array in self.values.items():
-            target = np.float32(random.standard_normal() * 0.1 + 1)
-            self.values[name] = (array + np.float32(lr) * (target - array)).astype(np.float32)
+        targets = (np.random.default_rng((self.learner, position)).standard_normal(len(self.values)) * 0.1 + 1).astype(
+            np.float32)
+        for (name, array), target in zip(self.values.items(), targets, strict=True):
+            self.values[name] = array + np.float32(lr) * (target - array)
         return 1.0
 
 

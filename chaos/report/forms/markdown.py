@@ -13,7 +13,7 @@ from diloco_chaos.harness.base.units import show_seconds
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 _MOST_CHECKS, _MOST_FAULTS, _ROOM = 8, 10, 28
 """The last: lines for all that did not hold."""
-_MOST_ROWS = 40
+_MOST_ROWS, _MOST_WARNINGS = 40, 3
 
 
 def report_markdown(model: ReportModel) -> str:
@@ -23,6 +23,8 @@ def report_markdown(model: ReportModel) -> str:
                         f"plan `{model.plan[:12]}`", show_seconds(model.took)])]
     lines += ["", f"**To change:** {escaped(model.change)}"] if model.change else []
     lines += ["", escaped(model.why)] if model.why else []
+    for warning in model.warnings[:_MOST_WARNINGS]:
+        lines += ["", f"Warning: {escaped(warning)}"]
     troubled = model.failed + model.unknown
     shown = troubled[:_MOST_CHECKS]
     for check in shown:

@@ -21,6 +21,8 @@ from diloco_chaos.harness.record.undos import Continue
 if TYPE_CHECKING:
     from diloco_chaos.harness.places.local.fork_client import ForkedProcess
 
+_TO_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+
 
 class LocalProcess(Process):
     """See the module."""
@@ -38,9 +40,9 @@ class LocalProcess(Process):
         return self.popen.pid
 
     def send(self, number: signal.Signals) -> None:
-        """SIGTERM to the first process, which tells its own, as under any scheduler; everything else to all of them.
-        `Popen` sends none to a process that was waited for."""
-        if self.family is None or number == signal.SIGTERM or self.popen.poll() is not None:
+        """What asks to end goes to the first process, which tells its own, as under any scheduler; what ends, stops and
+        continues to all of them. `Popen` sends none to a process that was waited for."""
+        if self.family is None or number not in _TO_ALL or self.popen.poll() is not None:
             self.popen.send_signal(number)
         else:
             self.family.send_signal(number)

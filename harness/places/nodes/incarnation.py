@@ -9,12 +9,11 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from diloco_chaos.harness.base.processes import Identity, identity
-from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState
 from diloco_chaos.harness.places.nodes.process import Process
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.record.undos import Lift
 
-STOP_TIMEOUT_S = 2.0
 Clock = Callable[[], float]
 P = TypeVar("P", bound=Process)
 _POLL_S = 0.005
@@ -34,9 +33,12 @@ class Incarnation(Generic[P]):
         self.restart_at: float | None = None
         self.status: int | None = None
         """Exit status, once it was seen to be gone; negative: the signal that ended it."""
+        self.forced_after: float | None = None
+        """Seconds after which SIGKILL had to follow; None: it was not needed."""
         self.paused = False
         self._clock, self._undos = clock, OpenUndos(undo_log)
         self._kill_at: float | None = None
+        self._grace = STOP_TIMEOUT_S
         self._limits: tuple[int, int] | None = None
 
     @property
@@ -71,24 +73,24 @@ class Incarnation(Generic[P]):
             ("may write no large file", self._limits is not None)) if present]
 
     def look(self, now: float) -> int | None:
-        """The exit status, the first time that it is seen; a SIGTERM that was ignored becomes a SIGKILL."""
+        """The exit status, the first time that it is seen; who was asked to end and did not in time is ended."""
         if not self.alive:
             return None
         if self._kill_at is not None and now >= self._kill_at:
-            self._kill_at = None
+            self._kill_at, self.forced_after = None, self._grace
             self.process.send(signal.SIGKILL)
         status = self.process.ended()
         if status is not None:
             self._gone(status, now)
         return status
 
-    def end(self, number: signal.Signals, restart_after: float | None) -> None:
-        """Bring its end about; SIGTERM is followed by SIGKILL after two seconds."""
+    def end(self, number: signal.Signals, restart_after: float | None, grace: float = STOP_TIMEOUT_S) -> None:
+        """Bring its end about; a signal by which it is asked to end is followed by SIGKILL after the grace period."""
         if self.alive:
             self.expect_exit(restart_after)
             self.process.send(number)
-            if number == signal.SIGTERM:
-                self._kill_at = self._clock() + STOP_TIMEOUT_S
+            if number != signal.SIGKILL:
+                self._kill_at, self._grace = self._clock() + grace, grace
 
     def expect_exit(self, restart_after: float | None) -> None:
         """It is about to end by a fault; the next incarnation starts after so many seconds, None: none does."""

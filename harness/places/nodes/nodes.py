@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic
 
-from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
-from diloco_chaos.harness.places.nodes.incarnation import STOP_TIMEOUT_S, Clock, Incarnation, P
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState, Recorder, status_words
+from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn
 from diloco_chaos.harness.record.tape.reading import Tape
@@ -145,8 +145,9 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         if program is not None and not node.expected_exit and (
                 program.restart == "always" or (program.restart == "on-failure" and status != 0)):
             node.restart_at = self._clock() + program.restart_delay
+        again = None if program is None else node.restart_at is not None
         self._record(Exit(target=node.name, incarnation=node.number, status=status, killed=node.expected_exit,
-                          again=None if program is None else node.restart_at is not None, **node.process.details()))
+                          forced_after=node.forced_after, again=again, **node.process.details()))
         if status != 0 and not node.expected_exit and program is None:
             raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
                                f"{self.last_lines(node.name, node.number)}")

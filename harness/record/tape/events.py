@@ -173,6 +173,8 @@ class Exit(Event):
     """Exit status; negative: the signal that ended it."""
     killed: bool = False
     """A fault ended it."""
+    forced_after: float | None = None
+    """It had been asked to end, and had not so many seconds later: SIGKILL followed."""
     again: bool | None = None
     """A command's scheduler is going to start it again."""
     oom: bool = False
@@ -223,6 +225,9 @@ class Warning(Event):
     """Something that people should know, and that decides nothing."""
 
     reason: str
+    kind: str = ""
+    """`buffered`: the node's rounds came in bursts, so that when they were made is not known. Else what a node's log is
+    wrong in."""
 
 
 # -- workers ---------------------------------------------------------------------------------------------------------
@@ -244,6 +249,14 @@ class Step(Event):
     """Learning rate."""
     position: int | None = None
     """Which batch of its shard it was made on."""
+    no_number: Literal["nan", "inf", "-inf"] | None = None
+    """What was told as its loss, where that is no number; `loss` is missing then."""
+    epoch: int | None = None
+    """The pass over the data, where it is told."""
+    batches: list[tuple[int, int]] | None = None
+    """The batches that it was made on, where they are named: first and last number of each run of them."""
+    samples: list[tuple[int, int]] | None = None
+    """The samples that it was made on, in the same way."""
 
     times = ("began",)
 

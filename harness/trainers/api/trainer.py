@@ -20,7 +20,7 @@ from diloco_chaos.harness.base.lines import Line, text
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
-from diloco_chaos.harness.record.tape.events import Event
+from diloco_chaos.harness.record.tape.events import Event, Exit
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -123,6 +123,8 @@ class ToldLoss(NamedTuple):
     round: int
     t: float
     loss: float
+    error: float = 0.0
+    """Standard error, as far as it is known."""
 
 
 class Witness(Protocol):
@@ -132,8 +134,8 @@ class Witness(Protocol):
         """The harness recorded something; `t`: seconds of the run, just after. What follows from it comes later."""
         ...
 
-    def look(self, t: float) -> None:
-        """Write what has come up since."""
+    def look(self, t: float, ended: Exit | None = None) -> None:
+        """Write what has come up since; `ended`: the end of a process, which the harness records next."""
         ...
 
     def close(self) -> None:
@@ -416,6 +418,10 @@ class Trainer(ABC):
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """Return the loss curve that nodes reported; empty where they report none."""
         return ()
+
+    def workers_losses(self, tape: Tape) -> Mapping[str, Sequence[ToldLoss]]:
+        """Return the loss curve of every worker that reported one."""
+        return {}
 
     def unfinished(self, processed: int) -> str:
         """Return why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it

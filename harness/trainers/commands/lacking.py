@@ -36,11 +36,14 @@ def lacking_in_containers(settings: CommandSettings) -> Iterator[str]:
                    f"compose.yml, name: SERVICE}}`")
         if spec.peers == "caught" and not compiler():
             yield f"{kind}: {NO_COMPILER}"
+        if "here" in named([spec.run, *spec.env.values(), spec.cwd]):
+            yield (f"{kind}: {{here}} is a folder of this machine: write where the files are in the container, which "
+                   f"may mount them by `service`")
         if spec.cwd and not named([spec.cwd]) and not spec.cwd.startswith("/"):
             yield f"{kind}: cwd: {spec.cwd!r} must be a whole path: it is one in the container"
     for number, entry in enumerate(settings.progress):
-        if entry.metrics is not None and not entry.metrics.startswith("{run}/"):
-            yield (f"progress {number + 1}: {entry.metrics!r} is in a container: write `metrics: "
-                   f"'{{run}}/state/...'`, which the harness sees, too")
+        if entry.path and not entry.path.startswith("{run}/"):
+            yield (f"progress {number + 1}: {entry.path!r} is in a container: write "
+                   f"`{'metrics' if entry.metrics else 'file'}: '{{run}}/state/...'`, which the harness sees, too")
     if settings.alone is not None:
         yield from lacking_in_containers(settings.alone)

@@ -14,8 +14,8 @@ from diloco_chaos.harness.trainers.api.counting import ROUNDS, Counting
 from diloco_chaos.harness.trainers.api.settings import Evidence, TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
 from diloco_chaos.harness.trainers.commands.lacking import lacking_here, lacking_in_containers
-from diloco_chaos.harness.trainers.commands.losses import POINTS, curve
-from diloco_chaos.harness.trainers.commands.progress import lint
+from diloco_chaos.harness.trainers.commands.lint import lint
+from diloco_chaos.harness.trainers.commands.losses import POINTS, curve, curves
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
 from diloco_chaos.harness.trainers.core.programs import Program
@@ -117,7 +117,11 @@ class Commands(Trainer):
 
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """Return the loss curve of the `step` events; empty where the number of rounds is not given."""
-        return curve(tape.of(Step), self.settings.rounds) if self.settings.rounds else ()
+        return curve(tape.of(Step), self.settings.target) if self.settings.rounds else ()
+
+    def workers_losses(self, tape: Tape) -> Mapping[str, Sequence[ToldLoss]]:
+        """Return the loss curve of every worker, from its `step` events."""
+        return curves(tape.of(Step), self.settings.target) if self.settings.rounds else {}
 
     def unfinished(self, processed: int) -> str:
         """It made fewer rounds than are wanted."""
@@ -130,7 +134,7 @@ class Commands(Trainer):
 
     def most(self, event: str) -> int | None:
         """Return as many rounds as are wanted."""
-        return self.settings.rounds * len(self.settings.names) or None if event == "step" else None
+        return self.settings.target * len(self.settings.names) or None if event == "step" else None
 
     def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
         """Rounds."""

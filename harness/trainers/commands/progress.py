@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from diloco_chaos.harness.trainers.core.round_reports import Lint, RoundReport
+from diloco_chaos.harness.trainers.commands.fields import MOST, moment, number, shown, whole
+from diloco_chaos.harness.trainers.commands.named_data import named, samples
+from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
-GROUPS = ("round", "loss", "samples", "members", "time")
+GROUPS = ("round", "loss", "samples", "members", "time", "epoch", "batch")
 """Names of groups that an expression may have; `round` it must."""
+Unit = Literal["round", "epoch"]
+"""What a round is counted in: an epoch's fractions are told, `0.25`."""
+AN_EPOCH = 10_000
+"""Rounds of an epoch where fractions of it are told."""
+LONGEST = 1 << 16
+"""Characters that an expression is held against at once."""
+_PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
+    "loss": lambda value: {"loss": number(value)}, "samples": samples,
+    "members": lambda value: {"members": whole(value)}, "time": lambda value: {"time": moment(value)},
+    "epoch": lambda value: {"epoch": number(value)}, "batch": lambda value: {"batches": named(value)}}
+"""Group -> what its value says of a round."""
+_ASKED_FOR = ("epoch", "batch")
+"""What an object is asked for only where `keys` says so: many have an epoch beside rounds that go on through all of
+them, and under `batch` how large one is."""
+_MOST_OBJECTS = 8
+"""Places of a line at which a JSON object is looked for."""
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -25,12 +44,54 @@ class Hold:
     """It stands there now."""
 
 
+class Problem(NamedTuple):
+    """Something in a log that can't be read as it was meant."""
+
+    kind: str
+    """What it is about: each kind is told once."""
+    text: str
+
+
+class Reading(NamedTuple):
+    """What a line tells."""
+
+    told: RoundReport | Hold | None
+    problems: tuple[Problem, ...] = ()
+
+
+NOTHING = Reading(None)
+
+
 class Reader(Protocol):
     """A reader of a log that understands its lines."""
 
-    def read(self, line: str) -> RoundReport | Hold | str | None:
-        """Return what a line reports; a sentence where its numbers are none; None: it is about something else."""
+    @property
+    def lines(self) -> int:
+        """Return how many lines tell a round together."""
         ...
+
+    def read(self, line: str) -> Reading | None:
+        """Return what a line tells; None: it is about something else."""
+        ...
+
+
+class Readings:
+    """The lines of one file, one after the other, as the first reader that knows a line reads it."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = [(reader, reader.lines) for reader in readers]
+        self._last = deque[str](maxlen=max((count for _, count in self._readers), default=1))
+
+    def read(self, line: str) -> Reading | None:
+        """Return what the file's next line tells."""
+        self._last.append(line)
+        unread: Reading | None = None
+        for reader, count in self._readers:
+            reading = reader.read(line if count == 1 else "\n".join([*self._last][-count:]))
+            if reading is not None and reading.told is not None:
+                return reading
+            unread = unread or reading
+        return unread
 
 
 @dataclass(frozen=True)
@@ -39,63 +100,122 @@ class Source:
 
     nodes: frozenset[str]
     file: str
-    """With placeholders."""
+    """With placeholders; `*` stands for any name."""
     reader: Reader
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A regular expression for lines."""
+    """A regular expression for lines, or for as many at once as it has newlines."""
 
     pattern: re.Pattern[str]
+    unit: Unit = "round"
 
-    def read(self, line: str) -> RoundReport | str | None:
+    @property
+    def lines(self) -> int:
+        """See `Reader`."""
+        return 1 + len(_NEWLINE.findall(self.pattern.pattern))
+
+    def read(self, line: str) -> Reading | None:
         """See `Reader`; a line that does not match is about something else."""
-        match = self.pattern.search(line)
-        if match is None:
+        if len(line) <= LONGEST:
+            return self._searched(line)
+        long = Problem("long", f"a line of {len(line):,} characters is read in pieces of {LONGEST:,}: what a round "
+                               f"tells may be parted there")
+        told = next(filter(None, map(self._searched, _pieces(line))), Reading(None))
+        return Reading(told.told, (*told.problems, long))
+
+    def _searched(self, text: str) -> Reading | None:
+        match = self.pattern.search(text)
+        if match is None or match["round"] is None or match.end() <= text.rfind("\n"):
             return None
-        said: Mapping[str, str | None] = match.groupdict()
-        try:
-            return RoundReport(int(said["round"] or ""), _number(said.get("loss")), _count(said.get("samples")),
-                               _count(said.get("members")), _time(said.get("time")))
-        except ValueError as error:
-            return f"a line that matches tells no round: {error}"
+        return _told(match.groupdict(), self.unit)
+
+
+_NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*(?:\\n|\n)")
+"""In an expression."""
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """A long line in parts, each of which ends with a blank where there is one."""
+    while line:
+        blank = line.rfind(" ", LONGEST // 2, LONGEST) if len(line) > LONGEST else 0
+        cut = blank if blank > 0 else LONGEST
+        yield line[:cut]
+        line = line[cut:]
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """Every line is an object; it is about something else where there is no round in it."""
+    """Every line has an object; it is about something else where there is no round in it."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
     """What of a round -> the key that it stands under, as it is or as a path with dots; by its own name where nothing
     is said."""
+    unit: Unit = "round"
 
-    def read(self, line: str) -> RoundReport | str | None:
+    @property
+    def lines(self) -> int:
         """See `Reader`."""
-        if not line.strip():
-            return None
-        try:
-            document = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            return f"a line is no JSON: {error}"
-        said = {name: _under(document, self.keys.get(name, name)) for name in GROUPS}
-        if said["round"] is None:
-            return None
-        try:
-            return RoundReport(_whole(said["round"]), _finite(said["loss"]), _whole(said["samples"]),
-                               _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
-        except (ValueError, OverflowError) as error:
-            return f"a line with a round tells none: {error}"
+        return 1
+
+    def read(self, line: str) -> Reading | None:
+        """See `Reader`. What stands before the object (`[rank0]: `), or after it, is about something else."""
+        place, problem = line.find("{"), ""
+        for _ in range(_MOST_OBJECTS):
+            if place < 0:
+                break
+            try:
+                document, _ = _DECODER.raw_decode(line, place)
+            except (ValueError, RecursionError) as error:
+                problem = problem or f"a line is no JSON: {error}"
+            else:
+                said = {name: _under(document, self.keys.get(name, name)) for name in GROUPS
+                        if name in self.keys or name not in _ASKED_FOR}
+                if said["round"] is not None:
+                    return _told(said, self.unit)
+                problem = ""
+            place = line.find("{", place + 1)
+        return Reading(None, (Problem("json", problem),)) if problem and line.lstrip()[:1] == "{" else None
+
+
+def _told(said: Mapping[str, Any], unit: Unit) -> Reading:
+    """What is said of a round, as numbers. What is no number is a problem, and unknown; without the round nothing is
+    known."""
+    values: dict[str, Any] = {}
+    problems = []
+    try:
+        values["round"] = whole(said["round"]) if unit == "round" else _of_an_epoch(said["round"])
+    except ValueError as error:
+        return Reading(None, (Problem("round", f"a line that matches tells no round: {error}"),))
+    for name, parse in _PARSERS.items():
+        if (value := said.get(name)) is not None:
+            try:
+                values |= parse(value)
+            except ValueError as error:
+                problems.append(Problem(name, f"{name}: {error}; the round counts without it"))
+    return Reading(RoundReport(**values), tuple(problems))
+
+
+def _of_an_epoch(value: Any) -> int:
+    epochs = number(value)
+    if not 0 <= epochs <= MOST / AN_EPOCH:  # also where it is no number
+        raise ValueError(f"{shown(value)} is no fraction of an epoch")
+    return round(epochs * AN_EPOCH)
 
 
 class Holds:
     """Lines of `diloco_chaos.progress.hold`."""
 
-    def read(self, line: str) -> Hold | None:
+    lines = 1
+
+    def read(self, line: str) -> Reading | None:
         """See `Reader`."""
+        if '"failpoint"' not in line:
+            return None
         try:
             document = json.loads(line)
-            return Hold(str(document["failpoint"]), int(document["count"]), bool(document["stops"]))
+            return Reading(Hold(str(document["failpoint"]), int(document["count"]), bool(document["stops"])))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
@@ -106,19 +226,6 @@ def _under(document: Any, key: str) -> Any:
         return document.get(key) if isinstance(document, dict) else None
     first, dot, rest = key.partition(".")
     return _under(document.get(first), rest) if dot else None
-
-
-def _finite(value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ValueError(f"{str(value)[:40]!r} is no number")
-    return value
-
-
-def _whole(value: Any) -> Any:
-    number = _finite(value)
-    if number is not None and number != int(number):
-        raise ValueError(f"{number!r} is no whole number")
-    return None if number is None else int(number)
 
 
 def compiled(text: str) -> re.Pattern[str]:
@@ -136,66 +243,3 @@ def compiled(text: str) -> re.Pattern[str]:
     if unknown := sorted(set(pattern.groupindex) - set(GROUPS)):
         raise ValueError(f"group {unknown[0]!r} means nothing: groups are {', '.join(GROUPS)}")
     return pattern
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
-
-
-def _count(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _time(text: str | None) -> float | None:
-    """Seconds since 1970 from a number or from ISO 8601; without a zone it is local time.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return datetime.fromisoformat(text.replace("Z", "+00:00").replace(",", ".")).timestamp()
-
-
-def lint(lines: Sequence[str], readers: Sequence[Reader], now: datetime | None = None) -> Lint:
-    """Read a log as a run would. `now`: when its last line was written, to hold its clock against."""
-    reports: list[RoundReport] = []
-    problems: list[str] = []
-    for number, line in enumerate(lines, 1):
-        for reader in readers:
-            read = reader.read(line)
-            if isinstance(read, str):
-                problems.append(f"line {number}: {read}")
-            elif isinstance(read, RoundReport):
-                if reports and read.round <= reports[-1].round:
-                    problems.append(f"line {number}: round {read.round} comes after round {reports[-1].round}: does "
-                                    f"the expression match two kinds of lines, or did the trainer go back?")
-                elif reports and read.round > reports[-1].round + 1:
-                    problems.append(f"line {number}: round {read.round} comes after round {reports[-1].round}: "
-                                    f"{read.round - reports[-1].round - 1} are not told")
-                reports.append(read)
-                break
-    if not reports:
-        last_line = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        problems.append("no line tells a round: nothing would be known of this node"
-                        + (f"; its last line is {last_line[:_SHOWN]!r}" if last_line else "; it is empty"))
-    last = next((report.time for report in reversed(reports) if report.time is not None), None)
-    if now is not None and last is not None and _of_another_zone(now.astimezone(UTC).timestamp() - last):
-        problems.append(f"the last round was at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC by its own "
-                        f"clock, and the log was written at {now.astimezone(UTC):%H:%M:%S} UTC: say the zone in the "
-                        f"time, or leave the group `time` out")
-    return Lint(reports, len(lines), problems)
-
-
-_SHOWN = 100
-_QUARTER_S = 900.0
-_NEAR_S = 30.0
-"""Zones are quarters of an hour apart; a log that was copied is off by anything."""
-
-
-def _of_another_zone(off: float) -> bool:
-    quarters = round(off / _QUARTER_S)
-    return 0 < abs(quarters) <= 14 * 4 and abs(off - quarters * _QUARTER_S) < _NEAR_S

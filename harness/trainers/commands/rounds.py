@@ -1,7 +1,9 @@
 """From what workers report to what happened: a round, its members, and the steady state. A state machine without I/O.
 
 A round that workers finish together (`shared`) is over with the first of them that reports it, and those who report it
-before the next are its members. Where every worker counts its own rounds, each of them is one of its own.
+before the next are its members. Where no next one comes, it is waited for as long as rounds have taken lately: a worker
+that is gone must not keep the others' last round from being told. Where every worker counts its own rounds, each of
+them is one of its own.
 
 The events are those of docs/evidence.md, so that the checks are the same for every trainer: a worker's round is its
 `step`, a round of the run is a `merge` under the name `rounds`, since no node merges.
@@ -9,17 +11,24 @@ The events are those of docs/evidence.md, so that the checks are the same for ev
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import TypeVar
 
 from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Steady, Step
+from diloco_chaos.harness.trainers.commands.losses import told_loss
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 E = TypeVar("E", bound=Event)
 PATIENCE_S = 1.0
-"""A round has those members who report it within so long."""
+"""The least time that a round is waited for by those who have not reported it yet."""
+_LATELY = 9
+"""So many rounds tell how long one takes."""
 
 
 @dataclass
@@ -47,6 +56,7 @@ class Rounds:
         self._expected, self._shared, self._target = set(workers), shared, target
         self._workers: dict[str, _Worker] = {}
         self._open: _Open | None = None
+        self._began: deque[float] = deque(maxlen=_LATELY)  # when the last rounds were first reported
         self._newest = 0
         self._merged = 0
         self._seen: set[str] = set()
@@ -78,8 +88,7 @@ class Rounds:
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation or self._finished:
             return
-        yield Step(step=report.round, tokens=report.samples or 0, began=known.since,
-                   loss=report.loss).stamped(t, worker, incarnation)
+        yield _step(report, known.since).stamped(t, worker, incarnation)
         known.since, known.last = t, report.round
         part = MergedPart(learner=worker, incarnation=incarnation, base=self._merged, arrived=t, first=report.round,
                           last=report.round, steps=1, tokens=report.samples or 0, weight=1.0, digest="",
@@ -95,6 +104,7 @@ class Rounds:
         elif report.round > self._newest:
             yield from self._close(t)
             self._open, self._newest = _Open(report.round, t, [part]), report.round
+            self._began.append(t)
             yield from self._close(t) if self._complete() else ()
         if self._target and report.round >= self._target and (self._shared or self._all_there()):
             yield from self._close(t)
@@ -102,8 +112,15 @@ class Rounds:
 
     def on_time(self, t: float) -> Iterator[Event]:
         """Time went on."""
-        if self._open is not None and t >= self._open.t + PATIENCE_S:
+        if self._open is not None and t >= self._open.t + self._patience:
             yield from self._close(t)
+
+    @property
+    def _patience(self) -> float:
+        """Return for how many seconds members may still report the open round: the time of a round, which nothing tells
+        before there were two."""
+        took = [later - earlier for earlier, later in pairwise(self._began)]
+        return max(PATIENCE_S, median(took)) if took else math.inf
 
     def _complete(self) -> bool:
         """Return whether every live worker has reported the open round."""
@@ -134,6 +151,14 @@ class Rounds:
         if not self._finished:
             self._finished = True
             yield _of_run(t, Finished(step=self._newest, processed=self._newest, early=early))
+
+
+def _step(report: RoundReport, since: float) -> Step:
+    loss, no_number = told_loss(report.loss)
+    batches, samples = ([*named] if named else None for named in (report.batches, report.named_samples))
+    return Step(step=report.round, tokens=report.samples or 0, began=since, loss=loss, no_number=no_number,
+                epoch=int(report.epoch) if report.epoch is not None and math.isfinite(report.epoch) else None,
+                batches=batches, samples=samples)
 
 
 def _of_run(t: float, event: E) -> E:

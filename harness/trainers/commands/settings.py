@@ -21,7 +21,14 @@ from pydantic import (
 
 from diloco_chaos.harness.base.units import Seconds, Written
 from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, SimpleSettings
-from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, Source, compiled
+from diloco_chaos.harness.trainers.commands.progress import (
+    AN_EPOCH,
+    Expression,
+    JsonLines,
+    Source,
+    Unit,
+    compiled,
+)
 from diloco_chaos.harness.trainers.core.programs import (
     LOG,
     WRITTEN,
@@ -36,6 +43,7 @@ from diloco_chaos.harness.trainers.core.programs import (
     target,
 )
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
+from diloco_chaos.harness.trainers.core.shell import shell_syntax
 
 _TAKEN = {"harness": "the harness' own events", ROUNDS: "the rounds", "links": "the log of the links' server"}
 """Name of a file in a run's folder -> what is in it: no node can have that name."""
@@ -43,8 +51,10 @@ _NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and 
 _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
-_OF_FILES = ("name", "index", "incarnation", "run")
+_OF_FILES = ("name", "index", "incarnation", "run", "here")
 _OF_STATE = ("name", "index", "run")
+_NEWER = (("file", ""), ("unit", "round"))
+"""Settings that plans of earlier versions don't have, with their defaults."""
 
 
 def _expression(text: str) -> str:
@@ -67,9 +77,10 @@ def _within_the_run(text: str) -> str:
     return text
 
 
-def _with_one_group(text: str) -> str:
-    if re.compile(_any_expression(text)).groups != 1:
-        raise ValueError(f"{text!r} needs one group, which says which process it is: 'RANK=(\\d+)'")
+def _with_a_group_at_most(text: str) -> str:
+    if re.compile(_any_expression(text)).groups > 1:
+        raise ValueError(f"{text!r} has several groups; one says which process it is, 'RANK=(\\d+)', and without any "
+                         f"they are numbered")
     return text
 
 
@@ -158,9 +169,10 @@ class NodeKind(InContainer):
     exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
     """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
     negative: by a signal."""
-    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_one_group)]] = {}
+    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_a_group_at_most)]] = {}
     r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
-    expression is for a word of the command line, or `NAME=VALUE` of the environment."""
+    expression is for a word of the command line, `NAME=VALUE` of the environment, or what it calls itself
+    (`/proc/PID/comm`); without a group they are numbered from 1, in the order in which they began."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
@@ -173,24 +185,44 @@ class ToldBy(_Part):
     """The way in which rounds are known."""
 
     log: Annotated[str, AfterValidator(_expression)] | None = None
-    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
-    `time` where it has them."""
+    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `epoch`, `loss`, `samples`,
+    `members`, `time` and `batch` where it has them. With `\n` in it, it is for as many lines at once."""
+    file: str = ""
+    """Where the lines of `log` are, if not in the node's own output; without `log` as `metrics`. In its path `*` stands
+    for any name, `**` for any folders: `{run}/tr/*/attempt_*/0/stdout.log`."""
     metrics: str | None = None
-    """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` may stand in its
-    path, which begins where the node runs."""
-    keys: dict[Literal["round", "loss", "samples", "members", "time"], str] = {}
-    """Of `metrics`: what of a round stands under which key, `{round: step, loss: train.loss}`."""
+    """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` and `{here}` may
+    stand in its path, which begins where the node runs."""
+    keys: dict[Literal["round", "loss", "samples", "members", "time", "epoch", "batch"], str] = {}
+    """Of JSON objects: what of a round stands under which key, `{round: step, loss: train.loss}`."""
+    unit: Unit = "round"
+    """`epoch`: the group `round` tells fractions of an epoch, `0.25`."""
     written: bool = False
     """It calls `diloco_chaos.progress.round`."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.log is not None) + (self.metrics is not None) + self.written != 1:
+        if (self.log is not None or self.file != "") + (self.metrics is not None) + self.written != 1:
             raise ValueError("say how it is known, in one way: `log: '...(?P<round>\\d+)...'`, `metrics: FILE` or "
-                             "`written: true`")
-        if self.keys and self.metrics is None:
+                             "`written: true`; with `log`, `file: FILE` says where its lines are")
+        if self.keys and not self._has_objects:
             raise ValueError("keys: they are those of a `metrics` file")
         return self
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without newer settings that keep their defaults: older frozen plans lack them."""
+        return {key: value for key, value in write(self).items()
+                if (key, value) not in _NEWER}
+
+    @property
+    def _has_objects(self) -> bool:
+        return self.metrics is not None or (self.file != "" and self.log is None)
+
+    @property
+    def path(self) -> str:
+        """Return where its lines are, if that is a file of its own; else empty."""
+        return self.metrics or self.file
 
     @property
     def tells_loss(self) -> bool:
@@ -199,12 +231,10 @@ class ToldBy(_Part):
 
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
         """Return the place where these nodes report their rounds."""
-        if self.log is not None:
-            return Source(nodes, LOG, Expression(compiled(self.log)))
-        if self.metrics is not None:
-            return Source(nodes, f"{cwd}/{self.metrics}" if cwd and not self.metrics.startswith(("/", "{run}"))
-                          else self.metrics, JsonLines({str(what): key for what, key in self.keys.items()}))
-        return Source(nodes, WRITTEN, JsonLines())
+        keys = {str(what): key for what, key in self.keys.items()} or ({"batch": "batch"} if self.written else {})
+        reader = JsonLines(keys, self.unit) if self.log is None else Expression(compiled(self.log), self.unit)
+        file = self.path or (LOG if self.log is not None else WRITTEN)
+        return Source(nodes, f"{cwd}/{file}" if cwd and not file.startswith(("/", "{run}", "{here}")) else file, reader)
 
 
 class ProgressOf(ToldBy):
@@ -216,6 +246,12 @@ class ProgressOf(ToldBy):
 
 class BaselineRun(ToldBy, InContainer):
     """A run that the loss is held against, of a command of its own: alone, and without faults."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document as each of both does."""
+        return {key: value for key, value in write(self).items()
+                if (key, value) not in _NEWER and (value or key not in InContainer.model_fields)}
 
     run: Annotated[str, AfterValidator(splittable)]
     """The command; placeholders as of a node that is called `baseline`."""
@@ -237,6 +273,13 @@ class CommandSettings(SimpleSettings):
     """Workers finish a round together, as in data parallelism; else each counts its own."""
     step_time: Seconds = 0.0
     """Nothing is paced."""
+    here: str = ""
+    """The folder of the scenario's file, for `{here}`: it is filled in where that is used."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without newer settings that keep their defaults: older frozen plans lack them."""
+        return {key: value for key, value in write(self).items() if (key, value) != ("here", "")}
 
     @model_validator(mode="before")
     @classmethod
@@ -355,7 +398,7 @@ class CommandSettings(SimpleSettings):
         waits = spec.ready or ReadyWhen(port=spec.listens and not spec.worker)
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
                        ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
-                       talks_to, meets, spec.processes, spec.state, spec.image, spec.stated)
+                       talks_to, meets, spec.processes, spec.state, spec.image, spec.stated, self.here)
 
     @cached_property
     def alone(self) -> CommandSettings | None:
@@ -367,7 +410,8 @@ class CommandSettings(SimpleSettings):
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
                                   "cwd": self.baseline.cwd, "image": self.baseline.image,
                                   "service": self.baseline.service}},
-            "progress": [{"node": _BASELINE, **progress}], "rounds": self.rounds, "seed": self.seed})
+            "progress": [{"node": _BASELINE, **progress}], "rounds": self.rounds, "seed": self.seed,
+            "here": self.here})
 
     @property
     def commands(self) -> Mapping[str, str]:
@@ -387,7 +431,12 @@ class CommandSettings(SimpleSettings):
     @property
     def budget_tokens(self) -> int:
         """Return the rounds, as no node counts tokens."""
-        return self.rounds
+        return self.target
+
+    @property
+    def target(self) -> int:
+        """Return the round with which training is over; 0: when every worker has ended."""
+        return self.rounds * (AN_EPOCH if any(entry.unit == "epoch" for entry in self.progress) else 1)
 
     def contributors_needed(self, live: int) -> int:
         """Return 1, as a round of one worker counts; 0 where none is live."""
@@ -408,10 +457,13 @@ class CommandSettings(SimpleSettings):
         for index, entry in enumerate(self.progress):
             if not self._of(entry.node):
                 yield (("progress", index, "node"), f"there is no node {entry.node!r}: nodes are {', '.join(known)}")
-            for placeholder in named([entry.metrics or ""]):
+            for placeholder in named([entry.path]):
                 if placeholder not in _OF_FILES:
-                    yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
-                                                           f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
+                    those = ", ".join(f"{{{name}}}" for name in _OF_FILES)
+                    yield (("progress", index, "metrics" if entry.metrics else "file"),
+                           f"{{{placeholder}}} stands for nothing here: there are {those}")
+        if len({entry.unit for entry in self.progress}) > 1:
+            yield ("progress",), "unit: all workers count in rounds, or all in epochs: write the same for each"
         if self.alone is not None and not self.alone.tells_losses:
             yield (_BASELINE,), ("baseline: it tells no loss: add a group `(?P<loss>...)`" if self.rounds else
                                  "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
@@ -435,7 +487,11 @@ class CommandSettings(SimpleSettings):
                 (("run",), spec.run), *((("env", key), text) for key, text in spec.env.items()), (("cwd",), spec.cwd),
                 (("ready", "url"), spec.ready.url if spec.ready else "")]
             for place, text in places:
+                if place == ("run",) and (why := shell_syntax(text)):
+                    yield ("nodes", kind, *place), why
                 for placeholder in named([text]):
+                    if f"${{{placeholder}}}" in text:
+                        continue  # a shell's variable, which is told
                     try:
                         to = target(placeholder, self.listening)
                     except PlaceholderError as error:

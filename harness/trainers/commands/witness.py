@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import glob
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import (
     Event,
     Exit,
+    Failed,
     Failpoint,
     FailpointPassed,
     Spawn,
@@ -19,44 +22,29 @@ from diloco_chaos.harness.record.tape.events import (
     Warning,
 )
 from diloco_chaos.harness.record.tape.line import line
-from diloco_chaos.harness.trainers.commands.progress import Hold, Holds, Reader, Source
+from diloco_chaos.harness.trainers.commands.files import Followed, present
+from diloco_chaos.harness.trainers.commands.last_words import last_words
+from diloco_chaos.harness.trainers.commands.numbering import Numbering, begun_again
+from diloco_chaos.harness.trainers.commands.progress import NOTHING, Hold, Holds, Problem, Reader, Readings, Source
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
-from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, WRITTEN, filled
+from diloco_chaos.harness.trainers.commands.timing import Bursts, Stamps
+from diloco_chaos.harness.trainers.core.log_lines import Line
+from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
 
-_LONGEST_LINE = 1 << 16
-_CLOCK_OFF_S = 5.0
-"""A time that a line tells counts where it is so near to when the line was read; else the clock is another one."""
+_MOST_WARNINGS = 20
+"""Of a node: of what comes after them one line of its log more or less tells nothing new."""
 
 
-class _Followed:
-    """New whole lines of a file that may not be there yet, or is begun anew."""
+class _Reader:
+    """What is kept of a file that is read."""
 
-    def __init__(self, path: Path, start: int = 0) -> None:
-        """`start`: bytes of it that were there before."""
-        self.path, self.readers = path, list[Reader]()
-        self._place, self._rest = start, b""
-        self._file: BinaryIO | None = None
-
-    def lines(self, *, to_the_end: bool = False) -> list[bytes]:
-        """Since the last time; with the last one, though nothing ends it, where nothing more will come."""
-        if self._file is None:
-            if not self.path.is_file():
-                return []
-            self._file = open(self.path, "rb")  # noqa: SIM115 - followed as long as the run goes on
-        if os.fstat(self._file.fileno()).st_size < self._place:
-            self._place, self._rest = 0, b""
-        self._file.seek(self._place)
-        data = self._rest + (new := self._file.read())
-        self._place += len(new)
-        whole = len(data) if to_the_end else data.rfind(b"\n") + 1
-        self._rest = data[whole:] if len(data) - whole < _LONGEST_LINE else b""
-        return data[:whole].splitlines()
-
-    def close(self) -> None:
-        """It is followed no more."""
-        if self._file is not None:
-            self._file.close()
+    def __init__(self, readers: list[Reader], wall: float) -> None:
+        self.readings, self.stamps, self.bursts = Readings(readers), Stamps(wall), Bursts()
+        self.rounds = 0
+        """In this look."""
+        self.last: int | None = None
+        """The round that was told last."""
 
 
 class LogWitness:
@@ -69,13 +57,16 @@ class LogWitness:
         self._workers = set(settings.names)
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
-        self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.rounds)
-        self._followed: dict[tuple[str, int], list[_Followed]] = {}
+        self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.target)
+        together = Numbering()
+        self._numbering = {node: together if settings.shared else Numbering() for node in self._workers}
+        self._followed: dict[tuple[str, int], list[Followed[_Reader]]] = {}
         self._running: set[tuple[str, int]] = set()  # of whose files more may come
-        self._before = {path: path.stat().st_size for node in self._workers for source in self._of(node)
-                        if (path := self._path(source, node, 0)).is_file()}
+        self._since: dict[tuple[str, int], float] = {}  # when a process began, or told of something last
+        self._before = {identity: size for node in self._workers for source in self._of(node)
+                        for identity, _, size in present(*self._path(source, node, 0))}
         self._out: dict[tuple[str, int], Any] = {}
-        self._warned: set[tuple[str, int]] = set()
+        self._warned: dict[str, set[str]] = {}  # node -> kinds of problems
 
     def on_event(self, event: Event, t: float) -> None:
         """The harness recorded something; what follows from it is recorded at `t`, which is later."""
@@ -84,18 +75,32 @@ class LogWitness:
             role = "learner" if node in self._workers else "service"
             self._write([Start(role=role).stamped(t, node, incarnation)])
             if node in self._workers:
+                self._since[event.process] = event.t
                 self._follow(node, incarnation)
                 self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
-            self._read(*event.process, t, to_the_end=True)
-            self._running.discard(event.process)
+            self._read_to_the_end(event.process, t)
             self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
+        self._flush()
 
-    def look(self, t: float) -> None:
-        """Read what was told since, and write what it means."""
+    def look(self, t: float, ended: Exit | None = None) -> None:
+        """Read what was told since, and write what it means; of a process that ended, to the end of what it wrote."""
+        if ended is not None:
+            self._read_to_the_end(ended.process, t)
+            if ended.status and not ended.killed and (why := last_words(self._log_of(*ended.process))):
+                self._write([Failed(reason=why).stamped(t, *ended.process)])
         for node, incarnation in sorted(self._running):
             self._read(node, incarnation, t)
         self._write(self._rounds.on_time(t))
+        self._flush()
+
+    def _log_of(self, node: str, incarnation: int) -> list[str]:
+        own = {"run": str(self._run.absolute()), "name": node, "incarnation": str(incarnation)}
+        return last_lines(Path(filled(LOG, own, {})))
+
+    def _read_to_the_end(self, process: tuple[str, int], t: float) -> None:
+        self._read(*process, t, to_the_end=True)
+        self._running.discard(process)
 
     def close(self) -> None:
         """The run is over."""
@@ -108,44 +113,68 @@ class LogWitness:
     def _of(self, node: str) -> list[Source]:
         return [source for source in self._sources if node in source.nodes]
 
-    def _path(self, source: Source, node: str, incarnation: int) -> Path:
+    def _path(self, source: Source, node: str, incarnation: int) -> tuple[str, bool]:
+        """Return where a source is, and whether that may be many files."""
         own = self._programs[node].own(str(self._run.absolute()), node) | {"incarnation": str(incarnation)}
-        return Path(filled(source.file, own, {}))
+        if many := glob.has_magic(source.file):
+            own = {name: glob.escape(value) for name, value in own.items()}
+        return filled(source.file, own, {}), many
 
     def _follow(self, node: str, incarnation: int) -> None:
         """A file that its predecessors wrote, too, is read on from where it is, and what comes is the newest's."""
         before = {file.path: (process, file) for process, files in self._followed.items() if process[0] == node
                   for file in files}
-        mine: dict[Path, _Followed] = {}
+        readers: dict[tuple[str, bool], list[Reader]] = {}
         for source in self._of(node):
-            path = self._path(source, node, incarnation)
-            if path not in mine and path in before:
-                process, mine[path] = before[path]
-                self._followed[process].remove(mine[path])
-                mine[path].readers.clear()
-            mine.setdefault(path, _Followed(path, self._before.get(path, 0))).readers.append(source.reader)
-        self._followed[node, incarnation] = list(mine.values())
+            readers.setdefault(self._path(source, node, incarnation), []).append(source.reader)
+        mine = self._followed[node, incarnation] = []
+        for (path, many), known in readers.items():
+            make = partial(_Reader, known, self._wall)
+            if path in before:
+                process, file = before[path]
+                self._followed[process].remove(file)
+                file.renew(make)
+            else:
+                file = Followed(path, make, self._before, many=many)
+            mine.append(file)
         self._running.add((node, incarnation))
 
     def _read(self, node: str, incarnation: int, t: float, *, to_the_end: bool = False) -> None:
         for file in self._followed.get((node, incarnation), []):
-            for text in file.lines(to_the_end=to_the_end):
-                self._write(self._reported(node, incarnation, file.readers, text.decode("utf-8", "replace"), t))
+            for reader, lines in file.look(t, to_the_end=to_the_end):
+                for text in lines:
+                    self._write(self._reported(node, incarnation, reader, text))
+            for reader in file.states:
+                problem = reader.bursts.look(reader.rounds, t, last=to_the_end)
+                if problem is not None and not reader.stamps.exact:
+                    self._write(self._problem(node, incarnation, problem, t))
+                reader.rounds = 0
 
-    def _reported(self, node: str, incarnation: int, readers: Iterable[Reader], text: str, t: float) -> Iterator[Event]:
-        """Yield the events of one line, as the first reader that knows it reads it."""
-        readings = (reader.read(text[:_LONGEST_LINE]) for reader in readers)
-        read = next((reading for reading in readings if reading is not None), None)
-        if isinstance(read, str):
-            if (node, incarnation) not in self._warned:  # once is enough
-                self._warned.add((node, incarnation))
-                yield Warning(reason=read).stamped(t, node, incarnation)
-        elif isinstance(read, Hold):
-            kind = Failpoint if read.stops else FailpointPassed
-            yield kind(point=read.point, count=read.count).stamped(t, node, incarnation)
-        elif read is not None:
-            own = t if read.time is None else read.time - self._wall
-            yield from self._rounds.on_report(node, incarnation, read, own if abs(own - t) < _CLOCK_OFF_S else t)
+    def _reported(self, node: str, incarnation: int, reader: _Reader, text: Line) -> Iterator[Event]:
+        """Yield the events of one line."""
+        told, problems = reader.readings.read(text.text) or NOTHING
+        for problem in problems:
+            yield from self._problem(node, incarnation, problem, text.t)
+        if isinstance(told, Hold):
+            kind = Failpoint if told.stops else FailpointPassed
+            yield kind(point=told.point, count=told.count).stamped(text.t, node, incarnation)
+        elif told is not None:
+            reader.rounds += 1
+            if again := begun_again(reader.last, told):
+                yield from self._problem(node, incarnation, Problem("epochs", again), text.t)
+            reader.last = told.round
+            t = reader.stamps.moment(told.time, text.t, self._since.get((node, incarnation), 0.0))
+            if reader.stamps.problem is not None:
+                yield from self._problem(node, incarnation, reader.stamps.problem, text.t)
+            self._since[node, incarnation] = t
+            yield from self._rounds.on_report(node, incarnation, self._numbering[node].numbered(told), t)
+
+    def _problem(self, node: str, incarnation: int, problem: Problem, t: float) -> Iterator[Event]:
+        """Yield a warning for what a node's log has for the first time."""
+        warned = self._warned.setdefault(node, set())
+        if problem.kind not in warned and len(warned) < _MOST_WARNINGS:
+            warned.add(problem.kind)
+            yield Warning(reason=problem.text, kind=problem.kind).stamped(t, node, incarnation)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -157,4 +186,8 @@ class LogWitness:
                 self._out[key] = open(  # noqa: SIM115 - open as long as the run goes on
                     self._run / "tape" / f"{event.node}.{event.inc}.jsonl", "ab")
             self._out[key].write(line(event))
-            self._out[key].flush()
+
+    def _flush(self) -> None:
+        """What is written is there to be read."""
+        for out in self._out.values():
+            out.flush()

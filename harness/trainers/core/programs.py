@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Literal
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
-OWN = ("python", "run", "name", "index", "incarnation", "host", "port")
+OWN = ("python", "run", "name", "index", "incarnation", "host", "port", "here")
 """What every command may say of its own node: the interpreter, the run's folder, its name, its number among those of
-its kind from 0, the number of the process, and where it is to listen."""
+its kind from 0, the number of the process, and where it is to listen; and the folder of the scenario's file."""
 _PARTS = ("host", "port")
 """Of another node's address, as in `{store.port}`."""
 LOG = "{run}/logs/{name}.{incarnation}.log"
@@ -128,6 +128,8 @@ class Program:
     """Of its container, where it runs in one; empty: its service's."""
     service: Service | None = None
     """What else its container is made with."""
+    here: str = ""
+    """The folder of the scenario's file; empty: where the harness runs."""
 
     @property
     def waits_for(self) -> str:
@@ -138,8 +140,8 @@ class Program:
         return " and ".join(filter(None, waits))
 
     def own(self, run: str, name: str) -> dict[str, str]:
-        """Return what `{run}`, `{name}` and `{index}` stand for, whichever process it is."""
-        return {"run": run, "name": name, "index": str(self.index)}
+        """Return what `{run}`, `{here}`, `{name}` and `{index}` stand for, whichever process it is."""
+        return {"run": run, "here": self.here or os.getcwd(), "name": name, "index": str(self.index)}
 
     def started(self, own: Mapping[str, str], addresses: Mapping[str, str], failpoints: Iterable[str]) -> Started:
         """Return what a process of this program is started with.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+Named: TypeAlias = tuple[tuple[int, int], ...]
+"""Numbers of data: first and last of each run of them."""
 
 
 class RoundReport(NamedTuple):
@@ -16,6 +19,12 @@ class RoundReport(NamedTuple):
     """How many workers took part, by its own word."""
     time: float | None = None
     """When, in seconds since 1970, by its own clock."""
+    epoch: float | None = None
+    """Of which the round is told: rounds begin again with each."""
+    batches: Named | None = None
+    """The batches that it took, where they are named."""
+    named_samples: Named | None = None
+    """The samples that it took, where they are named."""
 
 
 class Lint(NamedTuple):
@@ -24,3 +33,5 @@ class Lint(NamedTuple):
     reports: Sequence[RoundReport]
     lines: int
     problems: Sequence[str]
+    notes: Sequence[str] = ()
+    """What is worth knowing, and nothing is wrong with."""

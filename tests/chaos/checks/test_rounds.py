@@ -158,6 +158,17 @@ def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_ti
     assert stall.reason == ("early" if verdict == "unknown" else None)
 
 
+def test_of_output_that_is_buffered_it_is_not_known_when_rounds_were_made():
+    run = made(*[(number, 2, {}) for number in range(1, 50)], rounds=49, checks="{no_global_stall: {max_gap: 5s}}")
+    over = [an_event(11.0, "rounds", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
+            an_event(11.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    warning = an_event(1.0, "w-1", 0, "warning", {"kind": "buffered", "reason": "its output is buffered; flush it"})
+    plain, buffered = (judge(History(run.plan, Tape([*run.tape.events, *over, *more]))) for more in ([], [warning]))
+    assert [next(check for check in found.checks if check.name == "no_global_stall").verdict
+            for found in (plain, buffered)] == ["failed", "unknown"]
+    assert (buffered.inconclusive, buffered.change) == ("w-1: its output is buffered", "flush it")
+
+
 def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
     over = [an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
@@ -177,3 +188,82 @@ def test_workers_of_whom_no_round_is_known_may_have_trained_and_it_is_said_how_t
     assert found.inconclusive.startswith(inconclusive)
     assert found.exit_code == (1 if status else 3)
     assert found.change.startswith("what keeps the workers" if status else "`progress`, so that it finds the rounds")
+
+
+def test_a_worker_that_reports_each_round_too_late_is_named_with_how_late_and_what_to_write():
+    merges = [an_event(float(number), "rounds", 0, "merge", {
+        "round": number, "step": number, "version": number,
+        "contributions": [{"learner": "w-1", "incarnation": 0}]}) for number in range(1, 6)]
+    steps = [an_event(number + late, f"w-{worker}", 0, "step", {"step": number, "tokens": 0})
+             for number in range(1, 6) for worker, late in ((1, 0.0), (2, 1.5))]
+    end = an_event(9.0, "harness", 0, "end", {"outcome": "finished", "message": ""})
+    judged = judge(history([*merges, *steps, end], rounds=0))
+    assert judged.inconclusive.endswith("w-2 reports a round 1.5 s after the others, which have begun the next "
+                                        "after 1.0 s")
+    assert judged.change == "`shared: false` beside `progress`, if each worker counts rounds of its own"
+
+
+def test_a_workers_first_process_has_lost_nothing_though_the_others_began_before_it():
+    assert found(("w-1", 0, 1), ("w-1", 0, 2), ("w-2", 0, 1), ("w-2", 0, 2)).holds
+    assert not found(("w-1", 0, 1), ("w-1", 0, 2), ("w-2", 1, 1)).holds
+
+
+# -- none_left_out ---------------------------------------------------------------------------------------------------
+
+
+def together(last_of_2, until=30.0, *, faulted=(), pace=0.1, ended=None, inc=0, rounds=999, resumed=None):
+    """Two workers whose rounds are common until then; the first goes on without the second."""
+    events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+              *(an_event(0.0, "harness", 0, "spawn", {"target": f"w-{worker}", "incarnation": 0}) for worker in (1, 2))]
+    for number in range(1, int(until / pace) + 1):
+        t = number * pace
+        both = t <= last_of_2 or (resumed is not None and t >= resumed)
+        members = [f"w-{worker}" for worker in ((1, 2) if both else (1,))]
+        events.append(an_event(t, "rounds", 0, "merge", {
+            "round": number, "step": number, "version": number,
+            "contributions": [{"learner": name, "incarnation": 0} for name in members]}))
+        events += [an_event(t, name, 0, "step", {"step": number, "tokens": 0}) for name in members]
+    if ended is not None:
+        events.append(an_event(ended, "harness", 0, "exit", {"target": "w-2", "incarnation": 0, "status": 1}))
+    for began, over in faulted:
+        events += [an_event(began, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
+                   an_event(began, "harness", 0, "injected", {"fault": "f1"}),
+                   an_event(over, "harness", 0, "healed", {"fault": "f1"})]
+    return history([*events, an_event(until, "rounds", 0, "finished", {"step": 1, "processed": 1})], rounds=rounds)
+
+
+def left_out(*told, **more):
+    return CHECKS["none_left_out"](together(*told, **more))
+
+
+def test_a_worker_that_lives_and_has_no_part_in_any_round_to_the_end_is_left_out():
+    finding = left_out(5.0)
+    assert not finding.holds
+    assert text(finding.evidence[0]) == ("w-2 had no part in 249 rounds from 5.00 s to the end of training, though it "
+                                         "lived and no fault had a hold of it")
+
+
+@pytest.mark.parametrize("told", [
+    {"last_of_2": 30.0}, {"last_of_2": 21.0}, {"last_of_2": 5.0, "resumed": 29.0}, {"last_of_2": 5.0, "ended": 6.0},
+    {"last_of_2": 15.0, "rounds": 150}], ids=["always", "not long", "came back", "died", "had made its rounds"])
+def test_a_worker_that_need_not_take_part_is_not_left_out(told):
+    assert left_out(**told).holds
+
+
+def test_how_long_it_may_take_is_for_the_scenario_to_say():
+    story = together(5.0)
+    plan = freeze(parse("diloco_chaos: 1\nname: x\n" + json.dumps({
+        "kind": "commands", "rounds": 999, "nodes": {"w": {"run": "t", "worker": True, "count": 2}},
+        "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}).join(["trainer: ", "\n"])
+        + "checks: {none_left_out: {within: 26s}}\n"), 0)
+    assert CHECKS["none_left_out"](History(plan, story.tape)).holds
+
+
+def test_who_is_slow_between_its_rounds_is_waited_for_twice_as_long_as_ever():
+    story = together(8.0, resumed=16.0, until=40.0)  # eight seconds without it, and back
+    assert CHECKS["none_left_out"](story).holds
+    assert not left_out(8.0, until=40.0).holds
+
+
+def test_a_run_that_never_was_steady_or_has_one_worker_is_about_nothing():
+    assert CHECKS["none_left_out"](history([])) is None

@@ -85,3 +85,28 @@ def test_a_log_that_nobody_reads_is_told_so(show, options, scenario, said):
     assert isinstance(done.exception, Failure)
     assert done.exception.exit_code == 2
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("text", [
+    log(1, 1, 2, 2, 3, 3), log(10, 20, 30, 40), "\r".join(["", *(f"{n}% round {n} loss 0.5" for n in range(1, 9))]),
+    "".join(f"[rank{n % 2}]: \x1b[32mround {1 + n // 2} loss 0.5\x1b[0m\r\n" for n in range(8))])
+def test_ranks_tenth_steps_bars_and_colours_are_no_problem(show, text):
+    done = show(text)
+    assert done.exit_code == 0
+    assert "comes after" not in done.output
+
+
+def test_a_field_that_is_no_number_is_told_and_its_round_shown(show):
+    done = show("round 1 loss ....\nround 2 loss 0.5\n")
+    assert done.exit_code == 2
+    assert "2 of 2 lines tell a round" in done.output
+    assert "line 1: loss: '....' is no number; the round counts without it" in done.output
+
+
+def test_what_is_no_log_is_told_in_a_sentence(show, tmp_path):
+    show(log(1))
+    for name, said in (("", "a folder: name the logs in it"), ("none.log", "can't be read: No such file or directory")):
+        done = CliRunner().invoke(application(), ["progress", str(tmp_path / name), "--with",
+                                                  str(tmp_path / "mine.yaml")])
+        assert isinstance(done.exception, Failure)
+        assert said in str(done.exception)

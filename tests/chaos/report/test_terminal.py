@@ -2,13 +2,16 @@
 
 import io
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Finding, Unknown, Verdict, at_least, at_most, check
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.evidence.presence import Presence
 from diloco_chaos.chaos.report.causes import causes, why
 from diloco_chaos.chaos.report.model import model_of
@@ -148,3 +151,13 @@ def test_a_deadline_is_no_moment(results):
     ("≥ 3 as a text", "limit ≥ 3 as a text")])
 def test_what_a_check_allows_is_said_by_its_kind(results, bound, shown_as):
     assert f"✗ mine  2; {shown_as}" in lines_of(with_verdict(results[0], Finding(False, "2", bound)))
+
+
+def test_a_warning_on_the_tape_stands_in_the_report_once(results, tmp_path):
+    run = tmp_path / results[1].folder.path.name
+    shutil.copytree(results[1].folder.path, run)
+    with open(run / "tape/harness.0.jsonl", "a") as file:
+        file.write('{"event":"warning","t":1.0,"node":"harness","inc":0,"reason":"its output is buffered"}\n' * 2)
+    done = CliRunner().invoke(application(), ["check", str(run)])
+    assert done.exit_code == 0
+    assert "harness: its output is buffered (2 times)" in done.output

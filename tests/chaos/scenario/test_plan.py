@@ -84,3 +84,31 @@ def test_the_predicted_availability_counts_what_each_fault_takes_from_its_target
     scenario = parse("diloco_chaos: 1\nname: x\ncluster: {budget: 100 steps, step_time: 100ms}\nfaults:\n"
                      "  - {straggler: learner-1, at: 1s, for: 4s, factor: 0.25}\n")
     assert freeze(scenario, 0).predicted_availability() == pytest.approx(40 / 43)
+
+
+COMMANDS = """
+trainer:
+  kind: commands
+  nodes: {w: {worker: true, run: t.py}}
+  progress: [{node: w, log: '(?P<round>[0-9]+)'}]
+"""
+
+
+@pytest.mark.parametrize("fault", ["{terminate: w, at: 1s}", "{restart: w, at: 1s}"])
+def test_a_command_that_is_asked_to_end_has_the_time_that_schedulers_give(fault):
+    assert freeze(parse(f"diloco_chaos: 1\nname: x\n{COMMANDS}\nfaults: [{fault}]"), 0).faults[0].fault.grace == 30.0
+
+
+@pytest.mark.parametrize("fault", ["{terminate: w, at: 1s, signal: USR1, grace: 4s}",
+                                   "{terminate: {node: w, signal: USR1, grace: 4s}, at: 1s}"])
+def test_how_a_command_is_asked_to_end_stands_beside_its_name_or_with_it(fault):
+    [planned] = freeze(parse(f"diloco_chaos: 1\nname: x\n{COMMANDS}\nfaults: [{fault}]"), 0).faults
+    assert (planned.fault.targets, planned.fault.signal, planned.fault.grace) == (("w",), "USR1", 4.0)
+
+
+def test_a_node_of_ours_has_two_seconds_as_in_older_plans_and_ends_by_one_signal():
+    plan = freeze(parse("diloco_chaos: 1\nname: x\nfaults: [{terminate: learner-1, at: 1s}]"), 0)
+    assert plan.document()["faults"][0]["fault"].keys() == {"kind", "targets", "id", "at", "when", "after", "for",
+                                                            "restart_after"}
+    with pytest.raises(ScenarioError, match="nodes of trainer decoupled-diloco end by SIGTERM only"):
+        parse("diloco_chaos: 1\nname: x\nfaults: [{terminate: learner-1, at: 1s, signal: USR1}]")

@@ -14,7 +14,8 @@ from diloco_chaos.scenarios import find
 from typed import typed
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
-VALIDATOR = Draft202012Validator(schema())
+SCHEMA = schema()
+VALIDATOR = Draft202012Validator(SCHEMA)
 KINDS = sorted(FAULTS)
 
 
@@ -36,12 +37,12 @@ def faulty(fault):
 
 
 def test_it_is_a_schema_and_json():
-    Draft202012Validator.check_schema(schema())
-    assert json.loads(json.dumps(schema(), allow_nan=False)) == schema()
+    Draft202012Validator.check_schema(SCHEMA)
+    assert json.loads(json.dumps(schema(), allow_nan=False)) == SCHEMA
 
 
 def test_the_command_prints_it():
-    assert json.loads(typed("schema").stdout) == schema()
+    assert json.loads(typed("schema").stdout) == SCHEMA
 
 
 COMMANDS = """trainer:
@@ -71,11 +72,11 @@ def test_every_scenario_of_the_library_is_valid(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_fault_is_known_with_what_it_does(kind):
-    assert schema()["$defs"][f"fault_{kind}"]["properties"][kind]["description"]
+    assert SCHEMA["$defs"][f"fault_{kind}"]["properties"][kind]["description"]
 
 
 def test_no_kind_is_offered_that_can_not_be_named():
-    offered = {name.removeprefix("fault_") for name in schema()["$defs"] if name.startswith("fault_")}
+    offered = {name.removeprefix("fault_") for name in SCHEMA["$defs"] if name.startswith("fault_")}
     assert offered == set(KINDS)
 
 
@@ -122,7 +123,7 @@ def test_nothing_that_can_be_run_is_marked(text):
 
 
 def test_what_follows_from_something_else_has_no_default():
-    assert "default" not in schema()["$defs"]["TrainerConfig"]["properties"]["warmup"]
+    assert "default" not in SCHEMA["$defs"]["TrainerConfig"]["properties"]["warmup"]
 
 
 @pytest.mark.parametrize("text", [*(HEAD + text for text in WRONG), *map(faulty, WRONG_FAULTS)])

@@ -3,7 +3,7 @@
 import pytest
 
 from diloco_chaos.chaos.scenario.document import annotated, plain
-from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.loading import load, parse
 from diloco_chaos.chaos.scenario.messages import problems_of
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
@@ -692,3 +692,27 @@ def test_what_is_wrong_with_a_cluster_as_a_whole_is_told_at_the_keys_that_are_na
     detail = {"loc": ("cluster",), "msg": f"Value error, {error}", "type": "value_error", "input": {},
               "ctx": {"error": error}}
     assert [(problem.line, problem.column) for problem in problems_of(raw, plain(raw, "x.yaml"), [detail])] == places
+
+
+# -- the folder of the file ------------------------------------------------------------------------------------------
+
+COMMANDS = """diloco_chaos: 1
+name: mine
+trainer:
+  kind: commands
+  nodes: {w: {worker: true, run: "{python} {here}/t.py"}}
+  progress: [{node: w, written: true}]
+"""
+
+
+def test_commands_know_the_folder_of_their_scenario_also_from_one_that_extends_it(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/mine.yaml").write_text(COMMANDS)
+    (tmp_path / "other.yaml").write_text("diloco_chaos: 1\nname: other\nextends: below/mine.yaml\n")
+    for file in ("below/mine.yaml", "other.yaml"):
+        assert load(str(tmp_path / file))[0].cluster.here == str(tmp_path / "below")
+
+
+def test_where_it_is_not_used_a_plan_says_nothing_of_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text(COMMANDS.replace("{here}/", ""))
+    assert '"here"' not in freeze(load(str(tmp_path / "mine.yaml"))[0], seed=1).model_dump_json()

@@ -44,11 +44,10 @@ def test_a_node_that_is_asked_to_end_ends_in_good_order_and_is_started_again(gro
     assert ground.exits() == [(0, 0, True)]
 
 
-def test_a_node_that_does_not_listen_is_killed(ground, monkeypatch):
-    monkeypatch.setattr("diloco_chaos.harness.places.nodes.incarnation.STOP_TIMEOUT_S", 0.2)
+def test_a_node_that_does_not_listen_is_killed(ground):
     cluster = ground.start(PATIENT)
     ground.until(ground.count)
-    cluster.terminate("worker", None)
+    cluster.terminate("worker", None, signal.SIGTERM, 0.2)
     ground.until(ground.exits)
     assert ground.exits() == [(0, -signal.SIGKILL, True)]
 

@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 import remote_runs
@@ -88,7 +90,7 @@ class FakeApi:
     def delete_pod(self, namespace, name, grace=0):
         self._must_answer()
         if (pod := self.there.pop(name, None)) is not None:
-            pod.process.terminate() if grace else pod.process.kill()
+            pod.process.terminate() if grace else end_container(pod.process)
             self.folder.joinpath(f"{name}.deleted").touch()
             pod.process.wait(20)
         return pod is not None
@@ -121,8 +123,17 @@ class FakeApi:
 
     def close(self):
         for pod in self.there.values():
-            pod.process.kill()
+            end_container(pod.process)
             pod.process.wait()
+
+
+def end_container(first):
+    """Kill its first process, and with it all others."""
+    others = psutil.Process(first.pid).children(recursive=True) if first.poll() is None else []
+    first.kill()
+    for process in others:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 class FakeLinks:
@@ -218,7 +229,7 @@ def test_one_whose_pod_is_taken_away_comes_back_in_another(ground, evict):
 
 
 def test_a_pod_that_is_gone_and_nobody_took_ends_the_run_with_a_sentence(ground):
-    ground.api.there["worker-0"].process.kill()
+    end_container(ground.api.there["worker-0"].process)
     with pytest.raises(ClusterError, match=r"worker died on its own \(killed by SIGKILL\)"):
         ground.until(lambda: False, seconds=20)
     assert ground.of("exit")[0]["lost"] == "its pod ended: Gone"

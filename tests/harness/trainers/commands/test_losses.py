@@ -2,7 +2,9 @@
 
 import math
 
-from diloco_chaos.harness.trainers.commands.losses import POINTS, curve
+import pytest
+
+from diloco_chaos.harness.trainers.commands.losses import POINTS, curve, curves, told_loss
 from recorded_events import an_event
 
 
@@ -27,6 +29,30 @@ def test_what_several_workers_tell_of_a_round_is_one_point():
     assert [point.loss for point in curve(steps, 20)] == [2.0]
 
 
+def test_what_is_no_number_is_larger_than_any_number():
+    steps = [an_event(1.0, "w", 0, "step", {"step": 1, "no_number": "nan"})]
+    assert [point.loss for point in curve(steps, 20)] == [math.inf]
+    finite = [an_event(2.0, "w", 0, "step", {"step": 1, "loss": loss}) for loss in (1.0, 2.0)]
+    assert [point.loss for point in curve(steps + finite, 20)] == [2.0]
+
+
+def test_a_point_says_how_far_chance_may_take_it():
+    assert told(*[1.0] * 40, rounds=40)[0].error == 0.0
+    assert told(*[1.0, 3.0] * 20, rounds=40)[0].error == pytest.approx(math.sqrt(math.pi / 2))
+
+
+def test_every_worker_has_its_own_curve():
+    steps = [an_event(1.0, name, 0, "step", {"step": 1, "loss": loss}) for name, loss in (("a", 1.0), ("b", 3.0))]
+    assert {name: points[0].loss for name, points in curves(steps, 20).items()} == {"a": 1.0, "b": 3.0}
+
+
+@pytest.mark.parametrize(("loss", "told"), [
+    (1.5, (1.5, None)), (None, (None, None)), (math.nan, (None, "nan")), (math.inf, (None, "inf")),
+    (-math.inf, (None, "-inf"))])
+def test_told_and_no_number_is_something_else_than_nothing_told(loss, told):
+    assert told_loss(loss) == told
+
+
 def test_losses_that_are_none_and_rounds_beyond_the_end_are_left_out():
-    assert told(math.nan, None, math.inf, rounds=2) == []
+    assert told(None, None, rounds=2) == []
     assert [point.round for point in told(1.0, 1.0, 1.0, rounds=2)] == [1, 2]

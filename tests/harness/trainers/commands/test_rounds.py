@@ -170,3 +170,25 @@ def test_who_is_to_be_started_again_is_waited_for_though_the_last_survivor_ends(
     told.start(A, 1, 2.0)
     told.end(A, 1, 3.0)
     assert [event.early for event in told.named("finished")] == [True]
+
+
+@given(st.floats(0.05, 60.0), st.floats(0.0, 0.95), st.integers(2, 12))
+def test_who_reports_a_round_before_it_took_as_long_as_one_has_a_part_in_it(takes, share, count):
+    told = Told()
+    for number in range(1, count + 1):
+        told.time(number * takes - 1e-6)
+        told.report(A, number, number * takes)
+        told.time((number + share) * takes)
+        told.report(B, number, (number + share) * takes)
+    assert [members for _, _, members in told.merges()] == [[A, B]] * count
+
+
+@given(st.floats(0.05, 60.0))
+def test_a_round_that_somebody_is_missing_in_is_over_once_another_would_be(takes):
+    told = Told()
+    for number in range(1, 4):
+        told.report(A, number, number * takes)
+    told.time(3 * takes + 0.9 * max(PATIENCE_S, takes))
+    assert [number for number, _, _ in told.merges()] == [1, 2]
+    told.time(3 * takes + 1.1 * max(PATIENCE_S, takes))
+    assert [number for number, _, _ in told.merges()] == [1, 2, 3]

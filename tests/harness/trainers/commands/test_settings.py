@@ -89,7 +89,7 @@ def test_a_command_that_names_what_is_not_there_is_told_where(changed, place, wh
 def test_a_metrics_file_has_few_placeholders():
     told = said(progress=[{"node": "replica", "metrics": "{name}-{port}.jsonl"}])
     assert told["progress.0.metrics"] == ("{port} stands for nothing here: there are {name}, {index}, {incarnation}, "
-                                          "{run}")
+                                          "{run}, {here}")
 
 
 def test_all_mistakes_are_told_at_once():
@@ -190,3 +190,44 @@ def test_a_port_that_somebody_has_is_told_before_anything_starts():
         told = commands({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking()
         assert told.startswith(f"a: port {port} can't be had (Address already in use): end the program that has it")
     assert commands({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking() == ""
+
+
+# -- shells, folders, files, epochs ----------------------------------------------------------------------------------
+
+def test_a_command_for_a_shell_is_a_mistake_where_it_stands():
+    told = said(nodes={"w": {"worker": True, "run": "cd x && python t.py --rank ${RANK}"}},
+                progress=[{"node": "w", "written": True}])
+    assert list(told) == ["nodes.w.run"]
+    assert "write `cwd: x`" in told["nodes.w.run"]
+
+
+def test_lines_may_be_in_files_of_a_pattern():
+    progress = [{"node": "w", "log": r"(?P<round>\d+)", "file": "{run}/tr/*/0/stdout.log"}]
+    settings = CommandSettings.model_validate({"nodes": {"w": {"worker": True, "run": "t"}}, "progress": progress})
+    [source] = settings.sources()
+    assert source.file == "{run}/tr/*/0/stdout.log"
+
+
+def test_newer_settings_leave_older_plans_as_they_are():
+    document = CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "t"}}, "progress": [{"node": "w", "written": True}],
+        "baseline": {"run": "t", "written": True}}).model_dump(mode="json")
+    assert "here" not in document
+    for told in (document["progress"][0], document["baseline"]):
+        assert not {"file", "unit"} & set(told)
+
+
+def test_where_rounds_are_fractions_of_epochs_training_ends_with_an_epoch():
+    settings = CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "t"}}, "rounds": 3,
+        "progress": [{"node": "w", "log": "(?P<round>[0-9.]+)", "unit": "epoch"}]})
+    assert settings.target == settings.budget_tokens == 30_000
+
+
+def test_the_folder_of_the_scenario_is_a_placeholder():
+    settings = CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "{python} {here}/t.py"}}, "here": "/a folder",
+        "progress": [{"node": "w", "written": True}]})
+    program = settings.programs["w"]
+    own = program.own("/run", "w") | {"python": "python3", "incarnation": "0"}
+    assert program.started(own, {}, ()).argv == ["python3", "/a folder/t.py"]

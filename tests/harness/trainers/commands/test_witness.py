@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from diloco_chaos.harness.record.tape.events import Step, Warning
+from diloco_chaos.harness.record.tape.events import Failed, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
+from diloco_chaos.harness.trainers.core.log_lines import lines_of
 from recorded_events import an_event
 
 SETTINGS = CommandSettings.model_validate({
@@ -24,6 +30,7 @@ class Folder:
     def __init__(self, path, settings=SETTINGS):
         self.path, self.epoch = path, time.monotonic() - 100.0
         (path / "logs").mkdir()
+        (path / "progress").mkdir()
         self.witness = LogWitness(settings, path, self.epoch)
         for node in settings.all_nodes:
             self.harness(0.0, "spawn", {"target": node, "incarnation": 0})
@@ -102,7 +109,7 @@ def test_a_number_that_is_none_is_told_once(folder):
     folder.witness.look(1.0)
     tape = Tape.read(folder.path / "tape")
     assert [event.reason for event in tape.of(Warning)] == [
-        "a line that matches tells no round: invalid literal for int() with base 10: 'one'"]
+        "a line that matches tells no round: 'one' is no number"]
     assert [step[2] for step in folder.steps()] == [3]
 
 
@@ -112,7 +119,7 @@ def test_garbage_and_a_line_without_end_stop_nothing(folder):
     folder.witness.look(1.0)
     folder.log("\n0 round=4\n")
     folder.witness.look(2.0)
-    assert [step[2] for step in folder.steps()] == [4]
+    assert [step[2] for step in folder.steps()] == [9, 4]
 
 
 # -- files of its own ------------------------------------------------------------------------------------------------
@@ -166,3 +173,123 @@ def test_a_line_that_two_expressions_know_is_one_round(tmp_path):
     folder.witness.look(1.0)
     assert len(folder.steps()) == 1
     folder.witness.close()
+
+
+def test_what_a_process_said_comes_before_its_end(folder):
+    """Also of the others, whose last line may be why it ended."""
+    folder.log("0 round=1")
+    folder.log("0 round=7\n", "replica-2")
+    gone = an_event(2.0, "harness", 0, "exit", {"target": "replica-1", "incarnation": 0, "status": 0, "again": False})
+    folder.witness.look(1.9, gone)
+    assert sorted(folder.steps()) == [("replica-1", 0, 1, 1.9), ("replica-2", 0, 7, 1.9)]
+
+
+@pytest.mark.parametrize(("status", "killed", "reasons"), [(1, False, ["KeyError: 3"]), (0, False, []), (1, True, [])])
+def test_a_process_that_ends_badly_by_itself_says_why_in_its_last_line(folder, status, killed, reasons):
+    folder.log("Traceback (most recent call last):\n  File\nKeyError: 3\n")
+    folder.witness.look(1.0, an_event(1.0, "harness", 0, "exit", {
+        "target": "replica-1", "incarnation": 0, "status": status, "killed": killed}))
+    assert [event.reason for event in Tape.read(folder.path / "tape").of(Failed)] == reasons
+
+
+# -- logs as they are ------------------------------------------------------------------------------------------------
+
+def test_a_progress_bar_is_read_while_it_moves(folder):
+    folder.log("\r0 round=1")
+    folder.witness.look(1.0)
+    assert folder.steps() == []
+    folder.log("\r0 round=2")
+    folder.witness.look(2.0)
+    assert folder.steps() == [("replica-1", 0, 1, 1.0)], "when its text came"
+
+
+def test_a_field_that_is_no_number_is_told_and_costs_the_field(tmp_path):
+    folder = Folder(tmp_path, CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "t.py"}},
+        "progress": [{"node": "w", "log": r"round=(?P<round>\d+) loss=(?P<loss>\S+)"}]}))
+    folder.log("round=1 loss=n/a\nround=2 loss=n/a\nround=3 loss=1,024.5\n", node="w")
+    folder.witness.look(1.0)
+    tape = Tape.read(tmp_path / "tape")
+    assert [(step.step, step.loss) for step in tape.of(Step)] == [(1, None), (2, None), (3, 1024.5)]
+    assert [warning.reason for warning in tape.of(Warning)] == ["loss: 'n/a' is no number; the round counts without it"]
+    folder.witness.close()
+
+
+def test_rounds_of_epochs_go_on_after_a_restart_from_a_checkpoint(tmp_path):
+    folder = Folder(tmp_path, CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "t.py"}},
+        "progress": [{"node": "w", "log": r"(?P<epoch>\d+): (?P<round>\d+)"}]}))
+    folder.log("".join(f"{epoch}: {step}\n" for epoch in range(2) for step in range(1, 11)), node="w")
+    folder.harness(2.0, "exit", {"target": "w", "incarnation": 0, "again": True})
+    folder.harness(3.0, "spawn", {"target": "w", "incarnation": 1})
+    folder.log("1: 6\n1: 7\n", node="w", incarnation=1)
+    folder.witness.look(4.0)
+    assert [step[1:3] for step in folder.steps()] == [*((0, number) for number in range(1, 21)), (1, 16), (1, 17)]
+    folder.witness.close()
+
+
+def test_rounds_that_begin_again_are_told_with_the_group_for_it(folder):
+    folder.log("".join(f"0 round={number}\n" for number in (*range(1, 41), *range(1, 41))))
+    folder.witness.look(1.0)
+    [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "again" in event.reason]
+    assert warning.reason.startswith("its rounds begin again with 1 after 40: ")
+    assert r"`(?P<epoch>\d+)`" in warning.reason
+
+
+def test_no_round_is_before_its_own_process_or_after_it_was_read(tmp_path):
+    folder = Folder(tmp_path)
+    folder.harness(10.5, "spawn", {"target": "replica-1", "incarnation": 1})
+    folder.log(f"{folder.at(10.0)} round=1\n{folder.at(12.0)} round=2\n", incarnation=1)
+    folder.witness.look(11.0)
+    assert [step[3] for step in folder.steps()] == [10.5, 11.0]
+    folder.witness.close()
+
+
+def test_files_that_a_launcher_redirects_to_are_read(tmp_path):
+    (run := tmp_path / "run [1]").mkdir()
+    folder = Folder(run, CommandSettings.model_validate({
+        "nodes": {"agent": {"worker": True, "run": "torchrun t.py"}},
+        "progress": [{"node": "agent", "log": r"round=(?P<round>\d+)", "file": "{run}/tr/*/attempt_*/0/stdout.log"}]}))
+    for attempt in (0, 1):
+        (file := run / f"tr/none_x/attempt_{attempt}/0/stdout.log").parent.mkdir(parents=True)
+        file.write_text(f"round={attempt + 1}\n")
+    folder.log("round=99\n", node="agent")
+    folder.witness.look(1.0)
+    assert sorted(step[2] for step in folder.steps()) == [1, 2]
+    folder.witness.close()
+
+
+def test_output_that_comes_in_bursts_is_told_with_the_remedy(folder):
+    folder.log("")
+    for second in range(1, 4):
+        for look in range(50):
+            folder.witness.look(second + look / 50)
+        folder.log("".join(f"0 round={second * 100 + number}\n" for number in range(40)))
+    folder.witness.look(4.0)
+    [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "bursts" in event.reason]
+    assert "PYTHONUNBUFFERED" in warning.reason
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_run_reads_what_was_written_and_the_linter_the_same(tmp_path_factory, data):
+    rounds = data.draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=12).map(sorted))
+    text = ""
+    for number in rounds:
+        spelled = data.draw(st.sampled_from(["{}", "{:,}", "\x1b[1m{}\x1b[0m", "{}.0"])).format(number)
+        loss = data.draw(st.sampled_from(["0.5", "nan", "n/a", "1,024", "tensor(0.5)"]))
+        text += data.draw(st.sampled_from(["", "[rank0]: ", "noise\n", "\x1b[2K\r", "100%|###| "]))
+        text += f"round={spelled} loss={loss}" + data.draw(st.sampled_from(["\n", "\r", "\r\n", "\x1b[K\n"]))
+    written = text.encode()
+    known = CommandSettings.model_validate({
+        "nodes": {"w": {"worker": True, "run": "t.py"}}, "shared": False,
+        "progress": [{"node": "w", "log": r"round=(?P<round>[\d,.]+) loss=(?P<loss>\S+)"}]})
+    folder = Folder(tmp_path_factory.mktemp("run"), known)
+    places = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=8)))
+    for t, (start, end) in enumerate(pairwise([0, *places, len(written)]), 1):
+        folder.log(written[start:end], node="w")
+        folder.witness.look(float(t))
+    folder.harness(100.0, "exit", {"target": "w", "incarnation": 0, "again": False})
+    folder.witness.close()
+    linted = Commands(known).read_log(lines_of(written), "w", datetime.now(UTC))
+    assert [step[2] for step in folder.steps()] == [report.round for report in linted.reports] == rounds

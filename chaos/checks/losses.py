@@ -1,0 +1,266 @@
+"""What workers tell of their losses: are they numbers, the same again when a round is made again, and of one kind in
+one round? For trainers whose workers number their rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from statistics import median, median_low
+from typing import NamedTuple
+
+from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, violations
+from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat
+from diloco_chaos.harness.base.lines import Line, line
+
+_LASTS = 3
+"""Rounds in a row without a number that are more than one that was skipped, though a successor went on with numbers."""
+_FALL = 0.1
+"""A loss that was above this share of what it used to be does not become 0 from one process to the next."""
+
+
+@check(LossesAreNumbers, needs={"rounds"}, unverified="judged")
+def losses_are_numbers(history: History, bound: LossesAreNumbers) -> Finding | None:
+    """No process ends with a loss that is no number; one that recovers may have told some."""
+    told = [each for each in history.told_rounds if each.losses]
+    if not told:
+        return None
+    wrong: list[Line] = []
+    recovered: list[Line] = []
+    newest = {each.worker: each.inc for each in told}
+    processes = _by(told, lambda each: each.process)
+    for name, mine in processes.items():
+        last = newest[mine[0].worker] == mine[0].inc
+        for numbers, stretch in _stretches(mine):
+            if numbers:
+                continue
+            at_end = stretch[-1] is mine[-1]
+            lasts = at_end and (last or len(stretch) >= _LASTS)
+            too_many = bound.in_a_row is not None and len(stretch) > bound.in_a_row
+            words = _no_number(name, stretch, "to its end" if at_end else "")
+            (wrong if lasts or too_many else recovered).append(words)
+        wrong += _zero(mine, [each for each in told if each.worker == mine[0].worker and each.t < mine[0].t])
+    return Finding(not wrong, f"{len(wrong)} of {len(processes)} processes end without a number" if wrong
+                   else f"{len(told)} losses, {sum(map(_without_number, told))} no numbers", "numbers",
+                   [*wrong[:5], *recovered[:3]], figures=violations(wrong))
+
+
+def _stretches(told: Sequence[ToldRound]) -> list[tuple[bool, list[ToldRound]]]:
+    return [(not without, list(each)) for without, each in groupby(told, key=_without_number)]
+
+
+def _without_number(told: ToldRound) -> bool:
+    return any(isinstance(loss, str) for loss in told.losses)
+
+
+def _no_number(name: str, stretch: Sequence[ToldRound], until: str) -> Line:
+    word = next(loss for loss in stretch[0].losses if isinstance(loss, str))
+    rounds = f"in {len(stretch)} round{'s' if len(stretch) > 1 else ''}"
+    return line(f"{name} told the loss {word} from round {stretch[0].round} at ", stretch[0].t,
+                f" on, {rounds}{f' {until}' if until else ', and then numbers again'}")
+
+
+def _zero(mine: Sequence[ToldRound], before: Sequence[ToldRound]) -> list[Line]:
+    """Say that a process tells nothing but 0, where its predecessor was far from it: some frameworks print that for
+    NaN."""
+    known = [loss for each in before for loss in each.losses if isinstance(loss, float)]
+    if len(mine) < _LASTS or any(loss != 0.0 for each in mine for loss in each.losses):
+        return []
+    if len(known) < _LASTS or abs(known[-1]) <= _FALL * abs(median(known)):
+        return []
+    return [line(f"{mine[0].process} told the loss 0 from round {mine[0].round} at ", mine[0].t,
+                 f" on, in all its {len(mine)} rounds, where it had been {known[-1]:g}: some frameworks print 0.0 for "
+                 f"NaN")]
+
+
+# -- made again ------------------------------------------------------------------------------------------------------
+
+_NO_ROUND_TWICE = "no round was made twice"
+
+
+@check(RoundsRepeat, needs={"rounds"}, unverified="judged")
+def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
+    """A round that is made again after going back to a checkpoint has the same loss again: nothing but the state that
+    was lost decides it."""
+    asked, alone = "rounds_repeat" in history.plan.checks.model_fields_set, len(history.learners) == 1
+    if not asked and not (alone or history.plan.cluster.blocking):
+        return None  # workers that finish no round together may well learn from each other meanwhile
+    pairs, why = _made_twice(history, bound.after_rounds)
+    if not pairs:
+        if asked:
+            raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
+        return None
+    differ = [(before, again) for before, again in pairs if not _alike(before.losses, again.losses, bound.tolerance)]
+    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before)} at ", before.t,
+                     f", and {again.process} told {_shown(again)} at ", again.t) for before, again in differ[:3]]
+    if differ:
+        evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
+    allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
+    return Finding(not differ, f"{len(differ)} of {len(pairs)} differ", allowed, evidence, figures=violations(differ))
+
+
+def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, ToldRound]], str]:
+    """Return the rounds that can be compared with what was told of them before, and why there are none."""
+    told, together = history.told_rounds, history.plan.cluster.blocking
+    members: dict[tuple[int, int], set[str]] = {}
+    for each in told:
+        members.setdefault((each.era, each.round), set()).add(each.worker)
+    pairs, why = [], _NO_ROUND_TWICE
+    for mine in _by(told, lambda each: each.worker).values():
+        versions: dict[int, ToldRound] = {}
+        for attempt in _by(mine, lambda each: str(each.attempt)).values():
+            for place, each in enumerate(attempt):
+                before = versions.get(each.round)
+                versions[each.round] = each
+                if before is None or place < after:
+                    continue
+                if not before.losses or not each.losses:
+                    why = "rounds were made twice, and not both times with a loss"
+                elif together and (before.era == each.era
+                                   or members[before.era, each.round] != members[each.era, each.round]):
+                    why = "rounds were made twice, and by other workers the second time"
+                else:
+                    pairs.append((before, each))
+    return sorted(pairs, key=lambda pair: pair[1].t), why
+
+
+def _alike(some: Sequence[float | str], others: Sequence[float | str], tolerance: float) -> bool:
+    """Return whether the losses of the fewer ranks are among those of the others: a kill may come between two."""
+    fewer, more = sorted((list(some), list(others)), key=len)
+    for loss in fewer:
+        match = next((other for other in more if _near(loss, other, tolerance)), None)
+        if match is None:
+            return False
+        more.remove(match)
+    return True
+
+
+def _near(one: float | str, other: float | str, tolerance: float) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+
+
+def _shown(told: ToldRound) -> str:
+    return " and ".join(loss if isinstance(loss, str) else f"{loss:.8g}" for loss in told.losses)
+
+
+# -- members of one round ----------------------------------------------------------------------------------------------
+
+_USUAL, _STRETCH, _STRETCHES, _AROUND = 10, 5, 20, 3
+_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 8.0, 6.0, 0.05, 1e-3
+_OF_A_MEDIAN = 1.25
+"""Standard error of a median, where that of the mean is one."""
+_DEVIATION = 1.4826 / 2 ** 0.5
+"""Standard deviation of values, where the median of how much they differ from one to the next is one."""
+
+
+class _Beside(NamedTuple):
+    """A worker's loss in a round, and that of the other members: the lower of the middle ones, so that of two good ones
+    and a bad one it is a good one's."""
+
+    round: int
+    t: float
+    own: float
+    others: float
+    level: float
+    """What the others' losses are around that round."""
+
+    @property
+    def gap(self) -> float:
+        """Return how much larger its own is, as a share of the level."""
+        return (self.own - self.others) / self.level if self.level else math.copysign(math.inf, self.own - self.others)
+
+
+@check(MembersAgree, needs={"rounds"}, unverified="judged")
+def members_agree(history: History, bound: MembersAgree) -> Finding | None:
+    """The losses of the members of a round are of one kind: none is far from the others', by its own spread and by what
+    was usual before the first fault, for a stretch of rounds."""
+    if not history.plan.cluster.blocking:
+        return None
+    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _STRETCH}
+    if not beside:
+        return None
+    before = {worker: [each for each in mine if each.t < history.first_fault] for worker, mine in beside.items()}
+    spread = max(_spread(before[worker] if len(before[worker]) >= _USUAL else mine) for worker, mine in beside.items())
+    if not any(len(mine) >= _USUAL for mine in before.values()):
+        spread = min(map(_spread, beside.values()))  # one that is apart may differ more from round to round
+    apart: list[tuple[float, bool, Line]] = []
+    farthest = 0.0
+    for worker, mine in beside.items():
+        judged = [(_distance(stretch, before[worker], mine, spread, bound.within), stretch)
+                  for stretch in _in_stretches(mine)]
+        farthest = max([farthest, *(distance for distance, _ in judged)])
+        if far := [stretch for distance, stretch in judged if distance > 1]:
+            higher = median(each.gap for stretch in far for each in stretch) > 0
+            apart.append((max(distance for distance, _ in judged), higher, _apart(worker, far)))
+    if any(higher for _, higher, _ in apart):
+        apart = [entry for entry in apart if entry[1]]  # beside one that is too high another seems too low
+    apart.sort(key=lambda entry: -entry[0])
+    return Finding(not apart, f"{len(apart)} of {len(beside)} workers apart", "0", [words for *_, words in apart],
+                   figures=[Figure(value=farthest, limit=1.0, unit="share")])
+
+
+def _beside(told: Iterable[ToldRound]) -> dict[str, list[_Beside]]:
+    """Return what each worker told beside others, in the order of time."""
+    rounds: dict[int, list[tuple[ToldRound, float]]] = {}
+    for each in told:
+        numbers = [loss for loss in each.losses if isinstance(loss, float)]
+        if numbers and not each.void:
+            rounds.setdefault(each.round, []).append((each, median(numbers)))
+    beside: dict[str, list[tuple[ToldRound, float, float]]] = {}
+    for members in rounds.values():
+        for each, loss in members if len(members) > 1 else ():
+            others = median_low([theirs for other, theirs in members if other is not each])
+            beside.setdefault(each.worker, []).append((each, loss, others))
+    return {worker: _with_levels(sorted(mine, key=lambda entry: entry[0].t)) for worker, mine in beside.items()}
+
+
+def _with_levels(mine: Sequence[tuple[ToldRound, float, float]]) -> list[_Beside]:
+    levels = [median(abs(others) for *_, others in mine[max(0, place - _AROUND):place + _AROUND + 1])
+              for place in range(len(mine))]
+    return [_Beside(each.round, each.t, own, others, level)
+            for (each, own, others), level in zip(mine, levels, strict=True)]
+
+
+def _spread(mine: Sequence[_Beside]) -> float:
+    """Return how much a worker's gap differs from round to round, which a gap that lasts does not change."""
+    return _DEVIATION * median([abs(later.gap - earlier.gap) for earlier, later in pairwise(mine)] or [0.0])
+
+
+def _in_stretches(mine: Sequence[_Beside]) -> list[Sequence[_Beside]]:
+    size = max(_STRETCH, len(mine) // _STRETCHES)
+    return [mine[end - size:end] for end in range(len(mine), size - 1, -size)][::-1]
+
+
+def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Sequence[_Beside], spread: float,
+              within: float) -> float:
+    """Return how far a worker is from the others in a stretch of rounds, as a share of what it may be."""
+    gap, level = median(each.gap for each in stretch), median(each.level for each in stretch)
+    chance = _BEYOND * _OF_A_MEDIAN * spread
+    early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
+    distance = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
+    if len(before) >= _USUAL and stretch[0].t > before[-1].t:
+        usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
+        distance = max(distance, abs(gap - usual) / max(within, chance, early, _ROUNDED))
+        if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):
+            distance = max(distance, abs(gap) / _ROUNDED)  # all told one loss, and do so no more
+    return distance
+
+
+def _apart(worker: str, far: Sequence[Sequence[_Beside]]) -> Line:
+    first, last = far[0], far[-1]
+    own, others = (median(values) for values in zip(*((each.own, each.others) for part in far for each in part),
+                                                    strict=True))
+    return line(f"{worker} told losses of {own:.4g} from round {first[0].round} at ", first[0].t,
+                f" to round {last[-1].round}, where the other members told {others:.4g}")
+
+
+def _by(told: Iterable[ToldRound], key: Callable[[ToldRound], str]) -> Mapping[str, list[ToldRound]]:
+    """Return what was told by something that it has, each in the order of time."""
+    groups: dict[str, list[ToldRound]] = {}
+    for each in told:
+        groups.setdefault(key(each), []).append(each)
+    return groups

@@ -1,0 +1,221 @@
+"""Losses are numbers, the same again when a round is made again, and of one kind in a round."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diloco_chaos.chaos.checks.base import Unknown
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.base.lines import text
+from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
+
+KINDS = ("nan", "inf", "-inf")
+
+
+@cache
+def plan(checks, shared, workers):
+    trainer = {"kind": "commands", "rounds": 999, "shared": shared,
+               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+) (?P<loss>.*)"}]}
+    return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
+                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+
+
+def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0):
+    """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart; a text is no number."""
+    steps = [an_event(index / 10, worker, inc, "step", {
+        "step": number, **({"no_number": loss} if isinstance(loss, str) else {"loss": loss})})
+        for index, (worker, inc, number, loss) in enumerate(rounds)]
+    injected = [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
+    return History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
+
+
+def process(inc, first, losses, worker="w-1"):
+    return [(worker, inc, number, loss) for number, loss in enumerate(losses, first)]
+
+
+def lines(finding):
+    return list(map(text, finding.evidence))
+
+
+# -- losses_are_numbers ----------------------------------------------------------------------------------------------
+
+def numbers(*rounds, **settings):
+    return CHECKS["losses_are_numbers"](told(*rounds, **settings))
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_a_process_whose_loss_stays_no_number_fails_with_its_name_and_when(word):
+    finding = numbers(*process(0, 1, [1.0, 0.9]), *process(1, 2, [0.9, word, word]))
+    assert (finding.holds, finding.measured) == (False, "1 of 2 processes end without a number")
+    assert lines(finding) == [f"w-1.1 told the loss {word} from round 3 at 0.30 s on, in 2 rounds to its end"]
+
+
+def test_a_round_that_recovers_is_told_and_does_not_fail():
+    finding = numbers(*process(0, 1, [1.0, "nan", 0.9]))
+    assert (finding.holds, finding.measured) == (True, "3 losses, 1 no numbers")
+    assert lines(finding) == ["w-1.0 told the loss nan from round 2 at 0.10 s on, in 1 round, and then numbers again"]
+
+
+def test_how_many_in_a_row_may_recover_can_be_said():
+    rounds = process(0, 1, [1.0, "nan", "nan", 0.9])
+    assert numbers(*rounds, checks="{losses_are_numbers: {in_a_row: 2}}").holds
+    assert not numbers(*rounds, checks="{losses_are_numbers: {in_a_row: 1}}").holds
+
+
+def test_a_killed_process_fails_where_more_than_a_round_was_skipped_when_it_was_killed():
+    after = process(1, 1, [1.0, 1.0])
+    assert numbers(*process(0, 1, [1.0, "nan"]), *after).holds
+    assert not numbers(*process(0, 1, [1.0, "nan", "nan", "nan"]), *after).holds
+
+
+def test_one_rank_of_a_node_without_a_number_counts():
+    assert not numbers(("w-1", 0, 1, 1.0), ("w-1", 0, 1, "nan"), ("w-1", 0, 2, "nan"), ("w-1", 0, 2, 1.0)).holds
+
+
+def test_nothing_but_zero_after_a_restart_stands_for_what_is_no_number():
+    finding = numbers(*process(0, 1, [1.0, 0.9, 0.8]), *process(1, 4, [0.0, 0.0, 0.0]))
+    assert not finding.holds
+    assert "some frameworks print 0.0 for NaN" in lines(finding)[0]
+
+
+@pytest.mark.parametrize("losses", [[2.0, 1.0, 0.01], [0.0, 0.0, 0.0]])
+def test_a_loss_that_had_come_down_to_zero_may_stay_there(losses):
+    assert numbers(*process(0, 1, losses), *process(1, 4, [0.0, 0.0, 0.0])).holds
+
+
+def test_it_is_not_about_workers_that_tell_no_loss():
+    assert numbers(*process(0, 1, [None, None])) is None
+
+
+@given(st.lists(st.one_of(st.floats(-9, 9), st.sampled_from(KINDS)), min_size=1))
+def test_the_last_loss_of_a_run_decides(losses):
+    assert numbers(*process(0, 1, losses)).holds is not isinstance(losses[-1], str)
+
+
+# -- rounds_repeat ---------------------------------------------------------------------------------------------------
+
+def repeat(*rounds, **settings):
+    return CHECKS["rounds_repeat"](told(*rounds, **settings))
+
+
+def test_rounds_that_are_made_again_with_the_same_losses_hold():
+    finding = repeat(*process(0, 1, [3.0, 2.0, 1.0]), *process(1, 2, [2.0, 1.0, 0.5]))
+    assert (finding.holds, finding.measured) == (True, "0 of 2 differ")
+
+
+def test_one_that_has_another_loss_the_second_time_fails():
+    finding = repeat(*process(0, 1, [3.0, 2.0, 1.0]), *process(1, 2, [2.0, 1.5, 0.5]))
+    assert (finding.holds, finding.measured) == (False, "1 of 2 differ")
+    assert lines(finding)[0] == "round 3: w-1.0 told the loss 1 at 0.20 s, and w-1.1 told 1.5 at 0.40 s"
+
+
+def test_what_is_no_number_is_not_the_same_as_a_number():
+    assert not repeat(*process(0, 1, [1.0, 1.0]), *process(1, 2, ["nan"])).holds
+
+
+def test_a_tolerance_and_rounds_after_going_back_that_do_not_count_can_be_given():
+    rounds = [*process(0, 1, [3.0, 2.0, 1.0]), *process(1, 2, [2.1, 1.01])]
+    assert repeat(*rounds, checks="{rounds_repeat: {tolerance: 6%}}").holds
+    assert repeat(*rounds, checks="{rounds_repeat: {after_rounds: 1, tolerance: 1%}}").holds
+    assert not repeat(*rounds, checks="{rounds_repeat: {tolerance: 4%}}").holds
+
+
+def test_without_a_round_made_twice_it_is_left_out_and_not_known_where_it_is_asked_for():
+    rounds = [*process(0, 1, [3.0, 2.0]), *process(1, 3, [1.0])]
+    assert repeat(*rounds) is None
+    with pytest.raises(Unknown, match="no round was made twice") as unknown:
+        repeat(*rounds, checks="{rounds_repeat: {}}")
+    assert unknown.value.change == "a kill that comes later than a checkpoint (`at`)"
+
+
+def test_a_round_made_again_by_other_members_proves_nothing():
+    both = [(worker, 0, number, 1.0) for number in (1, 2) for worker in ("w-1", "w-2")]
+    assert repeat(*both, *process(1, 2, [7.0, 7.0]), workers=2) is None  # w-2 never came back
+    with pytest.raises(Unknown, match="by other workers the second time"):
+        repeat(*both, *process(1, 2, [7.0, 7.0]), workers=2, checks="{rounds_repeat: {}}")
+
+
+def test_workers_that_go_back_together_are_compared_each_with_itself():
+    both = [(worker, inc, number, loss) for inc, first in ((0, 1), (1, 2)) for number in range(first, 5)
+            for worker, loss in (("w-1", 1.0 / number), ("w-2", 2.0 / number))]
+    assert repeat(*both, workers=2).measured == "0 of 6 differ"
+    assert not repeat(*both[:-1], ("w-2", 1, 4, 9.0), workers=2).holds
+
+
+def test_workers_that_learn_from_each_other_in_between_are_compared_where_that_is_asked_for():
+    rounds = [("w-1", 0, 1, 1.0), ("w-2", 0, 1, 1.0), ("w-1", 1, 1, 2.0)]
+    assert repeat(*rounds, shared=False, workers=2) is None
+    assert not repeat(*rounds, shared=False, workers=2, checks="{rounds_repeat: {}}").holds
+
+
+def test_ranks_of_a_node_whose_lines_are_mixed_are_not_taken_for_rounds_made_again():
+    mixed = [("w-1", 0, number + lag, loss) for number in range(2, 30) for lag, loss in ((1, 1.0), (0, 2.0))]
+    assert repeat(*mixed) is None
+
+
+@given(st.integers(1, 30), st.integers(0, 30), st.data())
+def test_a_trainer_whose_loss_follows_from_the_round_holds_wherever_it_was_killed(killed, back, data):
+    first = max(1, killed - back)
+    losses = data.draw(st.lists(st.one_of(st.floats(-9, 9), st.just("nan")), min_size=60, max_size=60))
+    finding = repeat(*process(0, 1, losses[:killed]), *process(1, first, losses[first - 1:]))
+    assert finding.holds
+    assert finding.measured == f"0 of {killed - first + 1} differ"
+
+
+# -- members_agree ---------------------------------------------------------------------------------------------------
+
+def members(losses, rounds=60, workers=3, **settings):
+    """`losses`: (worker, round) -> loss."""
+    return CHECKS["members_agree"](told(*[(f"w-{worker}", 0, number, losses(worker, number)) for number in range(rounds)
+                                          for worker in range(1, workers + 1)], workers=workers, **settings))
+
+
+def test_a_member_far_above_the_others_fails_though_it_was_always_there():
+    finding = members(lambda worker, _: 9.0 if worker == 3 else 1.0)
+    assert (finding.holds, finding.measured) == (False, "1 of 3 workers apart")
+    assert lines(finding) == ["w-3 told losses of 9 from round 0 at 0.20 s to round 59, where the other members told 1"]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_one_that_leaves_the_others_after_the_fault_fails(workers):
+    finding = members(lambda worker, number: 2.0 if worker == 2 and number > 30 else 1.0, workers=workers)
+    assert (finding.holds, finding.measured) == (False, f"1 of {workers} workers apart")
+
+
+def test_members_that_told_one_loss_and_then_not_any_more_fail():
+    assert not members(lambda worker, number: 1.01 if worker == 2 and number > 30 else 1.0).holds
+
+
+def test_a_round_that_is_far_is_none_of_a_stretch():
+    assert members(lambda worker, number: 9.0 if worker == 2 and number in (20, 31, 44) else 1.0 + worker / 10).holds
+
+
+def test_a_member_whose_data_were_always_harder_holds():
+    assert members(lambda worker, number: (1.0 + worker / 2) / (number + 1) ** 0.5).holds
+
+
+def test_workers_that_make_rounds_alone_are_not_compared():
+    assert members(lambda worker, _: float(worker ** 9), shared=False) is None
+    assert members(lambda worker, _: None) is None
+
+
+@given(st.integers(0, 10**9), st.integers(2, 5), st.sampled_from(["normal", "even", "skewed"]))
+def test_batches_that_differ_by_chance_are_no_finding_and_a_member_nine_times_as_high_is_one(seed, workers, kind):
+    chance = random.Random(seed)
+    draw = {"normal": lambda: max(0.01, chance.gauss(1.0, 0.3)), "even": lambda: chance.uniform(0.5, 1.5),
+            "skewed": lambda: chance.lognormvariate(0.0, 0.5)}[kind]
+    curve = {(worker, number): draw() / (number + 1) ** 0.5 for worker in range(1, workers + 1) for number in range(60)}
+    assert members(lambda worker, number: curve[worker, number], workers=workers).holds
+    assert not members(lambda worker, number: curve[worker, number] * (9 if worker == 1 and number > 30 else 1),
+                       workers=workers).holds
