@@ -13,6 +13,7 @@ from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultCont
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
+from diloco_chaos.harness.places.capabilities import Processes
 from diloco_chaos.harness.record.tape.events import Exit, Hello, PartialFrame, Spawn, Superseded
 
 TYPICAL_START_S = 3.0
@@ -98,6 +99,32 @@ class Kill(Killed):
     drawn = Drawn(0, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["kill"] = "kill"
+    only: Literal["process"] | None = None
+    """`process`: the node's first process alone, whose forks live on, as after a segmentation fault or the kernel's
+    choice when memory is short. None: all that the node has started dies with it."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without what older frozen plans lack."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("only", None)}
+
+    def requires(self) -> frozenset[Ability]:
+        """Return more where one process must be told from those that it has started."""
+        return self.needs | (frozenset({"signal_process"}) if self.only else frozenset())
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """End every target, or its first process."""
+        if self.only is None:
+            return super().inject(hit)
+        for target in self.targets:
+            hit.having(Processes).kill_first(target, self.restart_after)
+        return {}
+
+    def describe(self) -> str:
+        """Return what the fault does, with what it spares."""
+        spared = " (its first process alone)" if self.only else ""
+        return f"kill {names(self.targets)}{spared}{self.back()}"
 
 
 class Asked(Ending):

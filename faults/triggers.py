@@ -1,12 +1,22 @@
-"""When a fault comes: at a count of events, at a point of the protocol, in a state of training, after another fault."""
+"""When a fault comes: at a count of events, at a point of the protocol, at a line of a log, at a file, in a state of
+training, after another fault."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from diloco_chaos.harness.base.units import Seconds, show_seconds
+from diloco_chaos.harness.base.units import Seconds, Size, show_bytes, show_seconds
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -54,35 +64,79 @@ class AbortWhen(Condition):
         return self
 
 
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+    return text
+
+
+def _in_the_run(text: str) -> str:
+    if text.startswith("/") or ".." in text.split("/"):
+        raise ValueError("it must be within the run's folder: a pattern in the node's `state`, such as `*.pt`, or "
+                         "'{run}/...'")
+    return text
+
+
 class When(Condition):
-    """A logical trigger: the `count`-th event of this name at this node since the steady state, a failpoint, or a
-    state of training."""
+    """A logical trigger: the `count`-th event of this name at this node since the steady state, a failpoint, a line of
+    its log, a file, or a state of training."""
 
     node: str = ""
     event: str = ""
     """Name of an event on the node's tape (docs/evidence.md)."""
     failpoint: str | None = Field(None, max_length=80)
     """A named point of the protocol at which the node stands still for the fault."""
+    log: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_expression)] | None = None
+    """A regular expression for a line of the node's log; with `file`, of the files that match it."""
+    file: Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_in_the_run)] | None = None
+    """A pattern for files in the node's `state`, or `{run}/...`: one that appears, or is replaced."""
+    grows: Size | None = None
+    """Of `file`: one that has grown by this much."""
     count: int = Field(1, ge=1, le=10**9)
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without the newer triggers that are not used: older frozen plans lack them."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items()
+                if value is not None or key not in ("log", "file", "grows")}
 
     @model_validator(mode="after")
     def _one(self) -> When:
-        ways = [bool(self.event), self.failpoint is not None, not self.empty]
+        ways = [bool(self.event), self.failpoint is not None, self.sights, not self.empty]
         if sum(ways) != 1:
-            raise ValueError("name one of: an event, a failpoint, or a state of training (loss_below, loss_above, "
-                             "alive_below)")
+            raise ValueError("name one of: an event, a failpoint, a line of the log (`log: 'saving'`), a file (`file: "
+                             "'*.pt'`), or a state of training (loss_below, loss_above, alive_below)")
+        if self.grows is not None and (self.file is None or self.log is not None):
+            raise ValueError("grows: it is said of a `file`, and without `log`")
+        if self.grows == 0:
+            raise ValueError("grows: say by how much: `grows: 1MB`; without `grows` a file counts as it appears")
         if not self.empty and (self.node or self.count != 1):
             raise ValueError("a state of training belongs to no node, and is not counted")
         if self.empty and not self.node:
             raise ValueError("say at which node: `node: learner-1`")
         return self
 
+    @property
+    def sights(self) -> bool:
+        """Return whether it waits for a line or a file, which no event tells of by itself."""
+        return self.log is not None or self.file is not None
+
     def describe(self) -> str:
         """Return the trigger in words for people."""
         if not self.empty:
             return super().describe()
+        if self.sights:
+            return f"{self.node} {self._sight()} (number {self.count})"
         what = f"stopped at failpoint {self.failpoint}" if self.failpoint else self.event
         return f"{self.node} {what} (number {self.count})"
+
+    def _sight(self) -> str:
+        if self.log is not None:
+            return f"writes a line that matches {self.log!r}" + (f" to {self.file}" if self.file else "")
+        return f"has {self.file}" + (f" grown by {show_bytes(self.grows)}" if self.grows else "")
 
 
 class After(BaseModel):

@@ -14,6 +14,7 @@ from diloco_chaos.chaos.checks.diloco.totals import learning_rate_correct, proce
 from diloco_chaos.chaos.checks.diloco.turns import fragments_in_turn
 from diloco_chaos.chaos.checks.diloco.weights import weights_correct
 from diloco_chaos.chaos.checks.ends import end_correct, no_unplanned_exit, restarts
+from diloco_chaos.chaos.checks.left_behind import left_behind
 from diloco_chaos.chaos.checks.liveness import (
     blast_radius,
     participation,
@@ -30,4 +31,4 @@ CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_rad
           losses_are_numbers, members_agree, rounds_repeat, samples_once, rounds_never_go_back, none_left_out,
           round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
           arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn, nobody_starves, silence_noticed,
-          end_correct, no_unplanned_exit, restarts, faults_verified, all_undone)
+          end_correct, no_unplanned_exit, restarts, left_behind, faults_verified, all_undone)

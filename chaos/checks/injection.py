@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.faults import Fault
-from diloco_chaos.harness.record.tape.events import Event, Failpoint, FailpointPassed
+from diloco_chaos.harness.record.tape.events import Event, Failpoint, FailpointPassed, Unsighted
 
 
 class InjectionResult(NamedTuple):
@@ -23,7 +23,7 @@ def measure(history: History, span: Span) -> InjectionResult:
     """Return what came of one fault, by the tape."""
     fault = span.planned.fault
     if span.injected is None:
-        never = f"never came: {fault.describe_trigger()}{_counted(history, fault)}"
+        never = f"never came: {fault.describe_trigger()}{_counted(history, fault) or _sighted(history, span)}"
         return InjectionResult(False, fault.describe(), never)
     if not span.done:
         return InjectionResult(False, fault.describe(), "the injection was not recorded to its end")
@@ -41,7 +41,7 @@ def measure(history: History, span: Span) -> InjectionResult:
 def _counted(history: History, fault: Fault) -> str:
     """Return how near a fault came, in words, where it waited for the n-th time of something; else empty."""
     when = fault.when
-    if when is None or not when.empty or history.zero is None:
+    if when is None or when.sights or not when.empty or history.zero is None:
         return ""
     if when.failpoint:
         events: list[Event] = [event for event in history.tape.of(Failpoint, FailpointPassed, node=when.node)
@@ -50,3 +50,14 @@ def _counted(history: History, fault: Fault) -> str:
         events = history.tape.named(str(when.event), node=when.node)
     times = sum(event.t >= history.zero for event in events)
     return f"; there {'was 1' if times == 1 else f'were {times}'}"
+
+
+def _sighted(history: History, span: Span) -> str:
+    """Return how near a fault came that waited for a line or a file, in words; else empty."""
+    event = next((event for event in history.tape.of(Unsighted) if event.fault == span.planned.id), None)
+    if event is None:
+        return ""
+    times = "there was 1" if event.count == 1 else f"there were {event.count}"
+    near = ", ".join(map(repr, event.nearest))
+    return f"; {times} since the steady state in {event.looked_in}; " + (
+        f"the nearest there: {near}" if near else "nothing else is there")

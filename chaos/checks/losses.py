@@ -241,7 +241,7 @@ def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Seque
     gap, level = median(each.gap for each in stretch), median(each.level for each in stretch)
     chance = _BEYOND * _OF_A_MEDIAN * spread
     early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
-    distance = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
+    distance: float = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
     if len(before) >= _USUAL and stretch[0].t > before[-1].t:
         usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
         distance = max(distance, abs(gap - usual) / max(within, chance, early, _ROUNDED))

@@ -30,6 +30,7 @@ from diloco_chaos.harness.record.tape.events import (
     PartialFrame,
     Repaired,
     Resumed,
+    Sighted,
     Spawn,
     Steady,
     Step,
@@ -150,6 +151,8 @@ def _announce(event: Event) -> str:
             return f"{event.fault}: undone"
         case Failpoint():
             return f"{event.node} stopped at failpoint {event.point}"
+        case Sighted():
+            return f"{event.fault}: seen at {event.target}: {event.seen}"
         case Spawn() if event.incarnation:
             return f"{event.target} started again"
         case PartialFrame():

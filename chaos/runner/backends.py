@@ -90,6 +90,9 @@ class Backend:
         """Return the reasons why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
         reasons = [f"{kind}: {refusal(self.place, lacking)}" for kind, lacking in missing.items() if lacking]
+        reasons += [f"{planned.fault.kind}: `file:`: files of nodes are on another machine there, "
+                    f"and are not looked at: wait for a line of the log (`log:`)" for planned in plan.faults
+                    if planned.fault.when is not None and planned.fault.when.file and not self.place.here]
         return reasons + self._of_trainer(plan) + self._of_machine(plan)
 
     def _of_trainer(self, plan: Plan) -> list[str]:

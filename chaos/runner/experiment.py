@@ -16,6 +16,7 @@ from diloco_chaos.chaos.runner.orchestrator import Abort, Action, EndRun, Heal, 
 from diloco_chaos.chaos.runner.probing import Sensing
 from diloco_chaos.chaos.runner.resume_point import ResumePoint
 from diloco_chaos.chaos.runner.runtime import Stage
+from diloco_chaos.chaos.runner.sightings import Sightings
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import FAULTS
@@ -61,6 +62,8 @@ class Experiment:
         self._specs = {spec.name: spec for spec in node_specs(
             plan, stage.run, stage.epoch, stage.reads, origin.incarnations if origin else {},
             origin.over if origin else ())}
+        self._sightings = Sightings(stage.run, plan.trainer.programs(), self._record)
+        self._sightings.add(plan.faults)
         self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.undo_log.token)
 
     def perform(self) -> RunOutcome:
@@ -86,6 +89,7 @@ class Experiment:
     def add(self, faults: Sequence[PlannedFault]) -> None:
         """More faults, from now on. The plan that holds them is in the run's folder before any of them comes."""
         self._replan(self._orchestrator.add(faults))
+        self._sightings.add(faults)
 
     def cut_short(self, name: str) -> None:
         """Undo a fault now that would last longer; nothing where it is over."""
@@ -128,8 +132,10 @@ class Experiment:
             now = self._stage.now()
             actions: list[Action] = []
             stale: list[str] = []
+            self._sightings.look()
             for event in self._stage.events():
                 self.observer.on_event(event)
+                self._sightings.on_event(event)
                 if self._director is not None:
                     self._director.on_event(event)
                 if isinstance(event, Steady):
@@ -254,6 +260,7 @@ class Experiment:
         self._look_back()
         self._cluster.stop()
         self._sensing.close()
+        self._sightings.close()
         for event in self._stage.events():
             self.observer.on_event(event)
         self._record(events.End(outcome=outcome.kind, message=outcome.message))

@@ -9,8 +9,9 @@ what is to be done; the caller does it and records it, and the record comes back
 over when the event log says so, not when this module has asked for it, and a run that is resumed is brought to the
 same state by its own log (`catch_up`).
 
-- A fault with `at` is due that long after zero; one with `when` when the log shows the event for the n-th time, or when
-  training meets a condition; one with `after` that long after all parts of another fault are over.
+- A fault with `at` is due that long after zero; one with `when` when the log shows the event for the n-th time, when
+  what it waits for was sighted (`sightings`), or when training meets a condition; one with `after` that long after all
+  parts of another fault are over.
 - Time in which the whole run was down (it was ended, and resumed) does not count: due times are moved by it, and
   nothing is injected before all train again.
 - A reversible fault is healed `duration` after its injection was recorded to its end; one that ends its target is over
@@ -45,13 +46,14 @@ from diloco_chaos.harness.record.tape.events import (
     Injected,
     Lost,
     Resumed,
+    Sighted,
     Spawn,
     Steady,
     Step,
 )
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
-                      "lost", "resumed"})
+                      "lost", "resumed", "sighted"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SHORTEST_S = 0.001
 _SMOOTHING = 0.05
@@ -223,7 +225,7 @@ class Orchestrator:
         self._note_ends(event)
         actions = self._abort(event.t)
         return actions + [self._inject(planned, event.t, event.t) for planned in list(self._waiting)
-                          if self._meets(planned.fault, event)]
+                          if self._meets(planned, event)]
 
     def on_time(self, now: float) -> list[Action]:
         """Time went on."""
@@ -348,10 +350,12 @@ class Orchestrator:
         self._give_up_at = now + self.plan.checks.self_healing.within
         return [Abort(self.aborted), *healed]
 
-    def _meets(self, fault: Fault, event: Event) -> bool:
-        when = fault.when
+    def _meets(self, planned: PlannedFault, event: Event) -> bool:
+        when = planned.fault.when
         if when is None:
             return False
+        if when.sights:
+            return isinstance(event, Sighted) and event.fault == planned.id
         if not when.empty:
             return bool(when.met(self._training.loss, self._training.alive))
         if event.node != when.node:

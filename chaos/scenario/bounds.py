@@ -18,7 +18,8 @@ from pydantic import (
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
-_NEVER_OFF = ("faults_verified", "all_undone")
+NEVER_OFF = frozenset({"faults_verified", "all_undone"})
+"""Checks that can't be switched off."""
 
 
 class _Bound(BaseModel):
@@ -173,8 +174,8 @@ class Bounds(_Bound):
     """The bounds of every check that has one to set. Checks that have none always run: staleness_bounded,
     quorum_respected, exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
     arithmetic_correct, fragments_in_turn, nobody_starves, silence_noticed, end_correct, no_unplanned_exit,
-    faults_verified, all_undone. A check of another package runs where it is named here, and its bound is what the
-    package says."""
+    left_behind (where a node says so), faults_verified, all_undone. A check of another package runs where it is named
+    here, and its bound is what the package says."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Annotated[Any, BeforeValidator(_foreign)]]
@@ -241,7 +242,7 @@ class Bounds(_Bound):
         if not isinstance(value, dict):
             return value
         off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
-        if rests := [name for name in off if name in _NEVER_OFF]:
+        if rests := [name for name in off if name in NEVER_OFF]:
             raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")
         if off:
             value = {name: content for name, content in value.items() if name not in off} | {"switched_off": off}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.bounds import NEVER_OFF
 from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario
 from diloco_chaos.faults import FAULTS, Fault
 from diloco_chaos.harness.trainers.api.registry import TRAINERS
@@ -29,6 +30,9 @@ def schema() -> dict[str, Any]:
         form = check.schema()
         definitions |= form.pop("$defs", {})
         definitions["Bounds"]["properties"][name] = {"anyOf": [form, {"type": "null"}]}
+    for name in {*CHECKS} - NEVER_OFF:
+        bounds = definitions["Bounds"]["properties"]
+        bounds[name] = {"anyOf": [*([bounds[name]] if name in bounds else []), {"enum": ["off", False]}]}
     definitions["Bounds"]["additionalProperties"] = False
     whole["properties"]["checks"] = {"anyOf": [whole["properties"]["checks"], {"type": "null"}]}  # empty: says nothing
     settings = []
@@ -68,6 +72,8 @@ def _as_written(kind: str, model: type[Fault], definition: dict[str, Any]) -> di
     does = (model.__doc__ or f"The fault {kind}.").strip().splitlines()[0]
     targets = {"description": f"{does} Target: a node, a list of them, or `{LEARNERS}`.",
                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1,
-                                              "uniqueItems": True}]}
+                                              "uniqueItems": True},
+                         {"type": "object", "properties": {"node": {"type": "string"}, **properties},
+                          "required": ["node"], "additionalProperties": False}]}
     return {"type": "object", "title": kind, "properties": {kind: targets, **properties}, "required": [kind],
             "additionalProperties": False}

@@ -14,12 +14,13 @@ from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import KINDS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
-from diloco_chaos.harness.trainers.core.programs import ends
+from diloco_chaos.harness.trainers.core.programs import ends, named
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
 _POINT = r"[\w.-]+"
+_OF_FILES = ("run", "name", "index")
 _FOR_EVER = float("inf")
 _INSTANT_S = 1e-6
 _AT_MOST = 0.97
@@ -249,6 +250,8 @@ def _when(scenario: Scenario, fault: Fault) -> Iterator[str]:
         return
     if missing := [*_no_node(scenario, fault)]:
         yield from missing
+    elif when.sights:
+        yield from _sight(scenario, fault)
     elif when.event:
         yield from _event(scenario, when.node, when.event, when.count)
     else:
@@ -265,6 +268,23 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
         yield f"{node} never records {event}{trainer.absent(event)}: this would never come"
     elif (most := trainer.most(event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
+
+
+def _sight(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """A line or a file of which nothing is known here."""
+    when = fault.when
+    assert when is not None, "asked for faults that wait for a line or a file"
+    key = "log" if when.log is not None else "file"
+    programs = scenario.trainer.programs()
+    if when.node not in programs:
+        yield (f"{key}: only nodes that are commands have logs and files to wait for; {when.node} records events: "
+               f"write `event:` (docs/evidence.md lists them)")
+    elif when.file is not None and not when.file.startswith("{run}/") and not programs[when.node].state:
+        yield (f"file: {when.file!r} is looked for in the folder of {when.node}'s state, and nobody knows where that "
+               f"is: write `state: \"{{run}}/state/{{name}}\"` at it, or 'file: \"{{run}}/...\"'")
+    elif unknown := [name for name in named([when.file or ""]) if name not in _OF_FILES]:
+        yield (f"file: {{{unknown[0]}}} stands for nothing here: there are "
+               f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}, and `*` for what is not known")
 
 
 def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:

@@ -89,6 +89,11 @@ class Processes(Protocol):
         """
         ...
 
+    def kill_first(self, node: str, restart_after: float | None) -> None:
+        """SIGKILL to the node's first process, as `kill` else; what that has started lives on, to the end of the run at
+        the latest."""
+        ...
+
 
 @runtime_checkable
 class Clocks(Protocol):

@@ -12,7 +12,16 @@ from diloco_chaos.harness.places.catching import Catcher
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes, log_of
 from diloco_chaos.harness.places.readiness import is_ready
-from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, Started, filled, link_name
+from diloco_chaos.harness.record.storage.files import write_whole
+from diloco_chaos.harness.trainers.core.programs import (
+    FILES,
+    PROGRESS,
+    Program,
+    Started,
+    filled,
+    filled_file,
+    link_name,
+)
 
 _LOOK_S = 0.05
 
@@ -70,11 +79,17 @@ class PlaceCommands:
             self._wait_ready(spec, program)
 
     def started(self, spec: NodeSpec, program: Program, number: int) -> Started:
-        """Return what a process of a node is started with."""
+        """Return what a process of a node is started with, and write its files.
+
+        Raises:
+            ClusterError: they can't be written.
+        """
         addresses = {to: self._links.addresses[link_name(spec.name, to)] for to in program.talks_to}
         if spec.name in self._nodes.ports:  # it may name itself
             addresses[spec.name] = f"{self._addresses.found_at(spec.name)}:{self._nodes.ports[spec.name]}"
-        return program.started(self._own(spec, program, number), addresses, spec.failpoints)
+        own = self._own(spec, program, number)
+        write_files(self._run, program, own, addresses)
+        return program.started(own, addresses, spec.failpoints)
 
     def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
         """Return what a command may say of its own node."""
@@ -102,6 +117,22 @@ class PlaceCommands:
                                    f"was waited for. Raise `ready: {{within: ...}}`, or say how it can be known. Its "
                                    f"log ends:\n{self._nodes.last_lines(spec.name, spec.incarnation)}")
             time.sleep(_LOOK_S)
+
+
+def write_files(run: Path, program: Program, own: Mapping[str, str], addresses: Mapping[str, str]) -> None:
+    """Write the files that a node finds when it starts, in the run's folder and nowhere else.
+
+    Raises:
+        ClusterError: one can't be written, or its folder leads out of the run's.
+    """
+    for name, text in program.files.items():
+        path = run / filled(FILES, own, {}) / name
+        if not path.resolve().is_relative_to(run.resolve()):
+            raise ClusterError(f"{own['name']}: {path} leads out of the run's folder: nothing is written there")
+        try:
+            write_whole(path, filled_file(text, own, addresses))
+        except OSError as error:
+            raise ClusterError(f"{own['name']}: {path} can't be written: {error.strerror}") from error
 
 
 class Finder(Protocol):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import requests
 
+from diloco_chaos.harness.trainers.core.log_lines import lines_of
 from diloco_chaos.harness.trainers.core.programs import ReadyCheck
 
 _ERRORS_FROM = 400
@@ -37,8 +38,7 @@ def _says(log: Path, expression: str) -> bool:
     """Return whether a line of the log matches."""
     if not log.is_file():
         return False
-    with open(log, errors="replace") as lines:
-        return any(re.search(expression, line.rstrip("\n")) for line in lines)
+    return any(re.search(expression, line) for line in lines_of(log.read_bytes()))
 
 
 def _answers(url: str, patience: float) -> bool:

@@ -1,6 +1,7 @@
 """Faults of processes: what is asked of the cluster."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,16 @@ def test_what_ends_a_process_leaves_the_restart_to_the_cluster(cluster, hit, fau
     assert one.inject(hit) == {}
     assert cluster.calls == calls
     assert one.expected_duration() == 3.0
+
+
+def test_a_kill_of_the_first_process_alone_needs_a_place_that_tells_processes_apart(fault):
+    hit = SimpleNamespace(having=lambda capability: SimpleNamespace(kill_first=lambda *call: killed.append(call)))
+    killed, one = [], fault(kind="kill", targets="w", only="process", restart_after="1s")
+    one.inject(hit)
+    assert killed == [("w", 1.0)]
+    assert one.describe() == "kill w (its first process alone), back after 1.0 s"
+    assert "signal_process" in one.requires() - fault(kind="kill", targets="w").requires()
+    assert "only" not in fault(kind="kill", targets="w").model_dump(mode="json")
 
 
 def test_a_kill_without_a_restart_is_for_good(fault):

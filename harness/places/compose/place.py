@@ -30,7 +30,8 @@ class Compose(Place):
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
-    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "image", "service"})
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})
+    refuses: ClassVar[Mapping[Part, str]] = {"left_behind: keep": "a container ends with all that runs in it"}
     in_images = True
     only_cpu = "containers have none"
     options = (TOXIPROXY, TOXIPROXY_PORT)

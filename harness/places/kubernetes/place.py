@@ -48,7 +48,9 @@ class Kubernetes(by_command.OfMachines):
     refuses: ClassVar[Mapping[Part, str]] = {
         "peers: caught": "what catches connections is on the machine of an engine, and can't be brought into pods: "
                          "name the peers in the command",
-        "service": "a compose file says nothing to a Kubernetes: write `image: NAME`"}
+        "service": "a compose file says nothing to a Kubernetes: write `image: NAME`",
+        "files": "the run's folder is not in pods",
+        "left_behind: keep": "a pod's container ends with all that runs in it"}
     in_images = True
     only_cpu = "containers have none"
     not_resumed = "it ran in pods, and what these kept is gone with them"

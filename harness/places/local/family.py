@@ -11,14 +11,20 @@ import os
 import re
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from diloco_chaos.harness.base.processes import Identity, end_all, family, own_name, parent, send, with_token, words
+from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.trainers.core.programs import NODE
 
 _GONE_S = 0.5
 """A process that was sent SIGKILL is gone within this time, unless it hangs in the kernel."""
+_LEAVES_S = 0.3
+"""A process that ends because its parent did is gone within this time."""
+_LOOK_S = 0.02
+_SHOWN = 120
 _MOST_SWEEPS = 10
 """A process that forks faster than that is not to keep the harness."""
 
@@ -26,8 +32,11 @@ _MOST_SWEEPS = 10
 class Family:
     """See the module. Implements `diloco_chaos.harness.places.nodes.duty_cycle.Signalled`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], token: str, started_as: str) -> None:
-        """`popen`: the first. `token`: of the run. `started_as`: NAME.NUMBER of the incarnation."""
+    def __init__(self, popen: subprocess.Popen[bytes], token: str, started_as: str, *,
+                 keeps_leftovers: bool = False) -> None:
+        """`popen`: the first. `token`: of the run. `started_as`: NAME.NUMBER of the incarnation. `keeps_leftovers`:
+        what it leaves behind lives on until the run is over."""
+        self.keeps_leftovers = keeps_leftovers
         self._popen, self._token, self._started_as = popen, token, started_as
 
     @property
@@ -45,12 +54,23 @@ class Family:
                     os.kill(pid, sig)
             done |= left
 
-    def sweep(self) -> None:
+    def left_behind(self) -> list[str]:
+        """Return the processes that are there a moment after the first has ended, pid and command, by age."""
+        until = time.monotonic() + _LEAVES_S
+        while (left := self._carriers()) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        return [f"{process.pid} {shortened(_command(process.pid), _SHOWN)}" for process in sorted(left, key=_started)]
+
+    def sweep(self, *, run_is_over: bool = False) -> None:
         """End every process that still carries its name, also one that was forked meanwhile, and wait until all are
-        gone: their successor may want what they hold. One that hangs in the kernel is left to die."""
+        gone: their successor may want what they hold. One that hangs in the kernel is left to die. What lives on until
+        the run is over is ended then."""
+        if self.keeps_leftovers and not run_is_over:
+            return
+        carriers_now = self._carriers_of_node if self.keeps_leftovers else self._carriers
         hanging: list[Identity] = []
         for _ in range(_MOST_SWEEPS):
-            if not (carriers := [carrier for carrier in self._carriers() if carrier not in hanging]):
+            if not (carriers := [carrier for carrier in carriers_now() if carrier not in hanging]):
                 return
             hanging += end_all(carriers, self._token, _GONE_S)
 
@@ -86,6 +106,22 @@ class Family:
     def _carriers(self) -> list[Identity]:
         """Return every process that was started as this incarnation, or by it."""
         return [carrier for carrier in with_token(self._token) if started_as(carrier.pid) == self._started_as]
+
+    def _carriers_of_node(self) -> list[Identity]:
+        """Return every process that was started as any incarnation of the node, or by one."""
+        node = self._started_as.rpartition(".")[0]
+        return [carrier for carrier in with_token(self._token) if started_as(carrier.pid).rpartition(".")[0] == node]
+
+
+def _started(process: Identity) -> tuple[int, int]:
+    return process.start, process.pid
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return "(gone)"
 
 
 def started_as(pid: int) -> str:

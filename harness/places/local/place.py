@@ -40,7 +40,7 @@ class Local(Place):
     unable = "processes alone can't do that"
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only"}
-    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught"})
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
 
     def __init__(self, links_port: int = 0, toxiproxy: str = "", forks: bool = True) -> None:

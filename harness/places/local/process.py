@@ -33,6 +33,8 @@ class LocalProcess(Process):
         self.popen, self.family = popen, family
         self._undos = OpenUndos(undo_log)
         self._cycle: DutyCycle | None = None
+        self._leaves = False
+        self._left: list[str] | None = None
 
     @property
     def pid(self) -> int:
@@ -46,6 +48,11 @@ class LocalProcess(Process):
             self.popen.send_signal(number)
         else:
             self.family.send_signal(number)
+
+    def kill_first(self) -> None:
+        """SIGKILL to the first process alone: what it has started outlives it."""
+        self._leaves = True
+        self.popen.send_signal(signal.SIGKILL)
 
     def ended(self) -> int | None:
         """Return its exit status, as waitpid(2) says it; None while it is there."""
@@ -92,10 +99,18 @@ class LocalProcess(Process):
         return state(self.pid) == "T"
 
     def over(self, expected: bool) -> None:
-        """What a command has left behind ends with it; nothing is owed to it any more."""
-        if self.family is not None:
+        """What a command has left behind is told, and ends with it, unless it is to live on; nothing is owed to it any
+        more. A fault's SIGKILL means all of them, so none is left behind."""
+        if self.family is not None and not self._leaves:
+            if not (expected and self.ended() == -signal.SIGKILL):
+                self._left = self.family.left_behind()
             self.family.sweep()
+        self._leaves = False
         self._undos.complete("pause")
+
+    def details(self) -> Mapping[str, Any]:
+        """Return what it has left behind."""
+        return {"left": self._left}
 
     def reap(self, until: float) -> None:
         """Wait for it, and kill it."""
@@ -104,7 +119,9 @@ class LocalProcess(Process):
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()
-        self.over(True)
+        if self.family is not None:
+            self.family.sweep(run_is_over=True)
+        self._undos.complete("pause")
 
     def whereabouts(self) -> Mapping[str, Any]:
         """Return its pid."""

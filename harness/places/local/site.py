@@ -53,7 +53,8 @@ class LocalSite(Site):
         self.links = RunLinks(self.server, self.nodes, undo_log)
         self.files = RunFiles(run, self.nodes)
         self._uncaught = Uncaught(undo_log.token)
-        self.parts = (self.links, NodeProcesses(self.nodes), self._uncaught)
+        self._processes = NodeProcesses(self.nodes)
+        self.parts = (self.links, self._processes, self._uncaught)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -104,6 +105,7 @@ class LocalSite(Site):
         if self._catcher is not None:
             self._catcher.close()
         self.nodes.end()
+        self._processes.end()
         self.server.end()
         self.links.close()
         if self._fork_server is not None:
@@ -139,7 +141,8 @@ class LocalSite(Site):
         tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
         popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
         token = self._undo_log.token
-        return LocalProcess(popen, self._undo_log, Family(popen, token, f"{spec.name}.{number}"))
+        family = Family(popen, token, f"{spec.name}.{number}", keeps_leftovers=program.keeps_leftovers)
+        return LocalProcess(popen, self._undo_log, family)
 
     def _popen(self, spec: NodeSpec, number: int, argv: Sequence[str], env: dict[str, str],
                cwd: str | None = None) -> subprocess.Popen[bytes]:
@@ -151,6 +154,7 @@ class NodeProcesses:
 
     def __init__(self, nodes: Nodes[LocalProcess]) -> None:
         self._nodes = nodes
+        self._left: list[LocalProcess] = []
 
     def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
         """Signal a process of a command; other nodes have none that could be distinguished."""
@@ -158,3 +162,16 @@ class NodeProcesses:
         if running.process.family is None or running.spec.program is None:
             return []
         return running.process.family.signal_process(running.spec.program.processes[name], which, number)
+
+    def kill_first(self, node: str, restart_after: float | None) -> None:
+        """Kill the first process of a node; `end` ends what it leaves behind."""
+        running = self._nodes[node]
+        if running.alive:
+            running.expect_exit(restart_after)
+            self._left.append(running.process)
+            running.process.kill_first()
+
+    def end(self) -> None:
+        """The run is over: end what killed processes have left behind."""
+        for process in self._left:
+            process.over(True)

@@ -11,12 +11,13 @@ from typing import Generic
 from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState, Recorder, status_words
 from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
-from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn
+from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
 
 START_TIMEOUT_S = 30.0
 _AGAIN_S = 1.0
+_BECOMES = {False: "the harness has ended that", True: "that lives until the run is over (`left_behind: keep`)"}
 Spawner = Callable[[NodeSpec, int], P | None]
 """spawn(node, number): start this incarnation; None where the place can't be asked now: that is done again."""
 LastLines = Callable[[str, int], str]
@@ -146,8 +147,12 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
                 program.restart == "always" or (program.restart == "on-failure" and status != 0)):
             node.restart_at = self._clock() + program.restart_delay
         again = None if program is None else node.restart_at is not None
-        self._record(Exit(target=node.name, incarnation=node.number, status=status, killed=node.expected_exit,
-                          forced_after=node.forced_after, again=again, **node.process.details()))
+        gone = Exit(target=node.name, incarnation=node.number, status=status, killed=node.expected_exit,
+                    forced_after=node.forced_after, again=again, **node.process.details())
+        self._record(gone)
+        if gone.left:
+            self._record(Warning(reason=f"{node.name}.{node.number} ended and left behind: {'; '.join(gone.left)}; "
+                                        f"{_BECOMES[program is not None and program.keeps_leftovers]}"))
         if status != 0 and not node.expected_exit and program is None:
             raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
                                f"{self.last_lines(node.name, node.number)}")

@@ -38,7 +38,9 @@ class Slurm(by_command.OfMachines):
     refuses: ClassVar[Mapping[Part, str]] = {
         "peers: caught": "what catches connections is on one machine, and can't be brought into jobs: name the peers "
                          "in the command",
-        "image": "jobs run what is on their machines: leave it out"}
+        "image": "jobs run what is on their machines: leave it out",
+        "files": "the run's folder is not on the machines of jobs",
+        "left_behind: keep": "a job ends with all that runs in it"}
     has_programs = True
     only_cpu = "jobs were never tried with one"
     not_resumed = "it ran in jobs, and what these kept is gone with them"

@@ -184,6 +184,8 @@ class Exit(Event):
     many steps as it can have made in them."""
     heard: float | None = None
     """When its agent had answered last."""
+    left: list[str] | None = None
+    """Processes of a command that were still there a moment later: pid and command; missing where that is not known."""
 
     @property
     def process(self) -> tuple[str, int]:
@@ -623,6 +625,31 @@ class FileRead(Event):
     file: str
 
 
+class Sighted(Event):
+    """The line of a log, or the file, that a fault waits for was there."""
+
+    fault: str
+    """Its id in the plan."""
+    target: str
+    """The node whose line or file it is."""
+    count: int
+    """How many there had been since the steady state."""
+    seen: str
+    """The line; or the file, and its size."""
+
+
+class Unsighted(Event):
+    """The run ended, and a fault still waited for a line of a log, or for a file."""
+
+    fault: str
+    count: int
+    """How many there had been since the steady state."""
+    nearest: list[str]
+    """Lines, or files, that come near to what was waited for."""
+    looked_in: str
+    """Where was looked."""
+
+
 class Injecting(Event):
     """A fault is about to come."""
 
@@ -761,7 +788,7 @@ AnyEvent = (
     | Reset | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic
     | Grouped | RolledBack | CheckpointBegun | CheckpointComplete | CheckpointIncomplete
-    | Begin | Planned | Continued | Spawn | FileRead | Injecting | Injected | Observed | Healed | Verified | NotHealed
-    | Raised | Aborted | Ending | End | Residue | Clock | Machine)
+    | Begin | Planned | Continued | Spawn | FileRead | Sighted | Unsighted | Injecting | Injected | Observed | Healed
+    | Verified | NotHealed | Raised | Aborted | Ending | End | Residue | Clock | Machine)
 KINDS: Mapping[str, type[Event]] = {kind.name(): kind for kind in get_args(AnyEvent)}
 """Every kind by its name on the tape."""

@@ -303,6 +303,10 @@ class Trainer(ABC):
         """Statuses with which a node may end by itself before training is over."""
         return ()
 
+    def must_leave_nothing(self, node: str) -> bool:
+        """Return whether a node has promised to take along, when it ends, what it has started."""
+        return False
+
     @property
     def writers(self) -> Sequence[str]:
         """Nodes that write the event log themselves."""

@@ -68,6 +68,11 @@ class Commands(Trainer):
         """Return the exit statuses that the node's kind allows."""
         return spec.exits if (spec := self.settings.kind_of(node)) else ()
 
+    def must_leave_nothing(self, node: str) -> bool:
+        """Return whether the node's kind says `left_behind: fail`."""
+        spec = self.settings.kind_of(node)
+        return spec is not None and spec.left_behind == "fail"
+
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
         raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")

@@ -39,18 +39,22 @@ from diloco_chaos.harness.trainers.core.programs import (
     Service,
     link_name,
     named,
+    named_in_file,
     splittable,
     target,
 )
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 from diloco_chaos.harness.trainers.core.shell import shell_syntax
 
+_NEWER_OF_NODES = ("files", "left_behind")
+"""Settings of a node that older plans lack: they stand in a plan only where something is said."""
 _TAKEN = {"harness": "the harness' own events", ROUNDS: "the rounds", "links": "the log of the links' server"}
 """Name of a file in a run's folder -> what is in it: no node can have that name."""
 _NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
+_LONGEST_FILE, _LONGEST_PATH = 1 << 20, 200
 _OF_FILES = ("name", "index", "incarnation", "run", "here")
 _OF_STATE = ("name", "index", "run")
 _NEWER = (("file", ""), ("unit", "round"))
@@ -81,6 +85,13 @@ def _with_a_group_at_most(text: str) -> str:
     if re.compile(_any_expression(text)).groups > 1:
         raise ValueError(f"{text!r} has several groups; one says which process it is, 'RANK=(\\d+)', and without any "
                          f"they are numbered")
+    return text
+
+
+def _path_below(text: str) -> str:
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", text) or len(text) > _LONGEST_PATH:
+        raise ValueError(f"{text!r} must be a path within the node's folder, {{run}}/files/{{name}}: `config.json`, or "
+                         f"`configs/ds.json`")
     return text
 
 
@@ -122,9 +133,12 @@ class InContainer(_Part):
     service: ServiceOf | None = None
     """A service that says the image, and what else the container may use."""
 
-    def command(self, run: str, env: Mapping[str, str], cwd: str, asks: str = "") -> str:
-        """Return the command as one line for people. `asks`: an address that the harness asks whether it is ready."""
-        around = {"in": cwd, "image": self.image, "asks": asks,
+    def command(self, run: str, env: Mapping[str, str], cwd: str, asks: str = "",
+                files: Mapping[str, str] | None = None) -> str:
+        """Return the command as one line for people. `asks`: an address that the harness asks whether it is ready.
+        `files`: written before it is started."""
+        written = [f"{name} of {len(text)} characters" for name, text in (files or {}).items()]
+        around = {"in": cwd, "finds": " and ".join(written), "image": self.image, "asks": asks,
                   "service": f"{self.service.name} of {self.service.file}" if self.service else ""}
         details = ", ".join(f"{what} {value}" for what, value in around.items() if value)
         return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), run,
@@ -132,8 +146,10 @@ class InContainer(_Part):
 
     @model_serializer(mode="wrap")
     def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A plan that says nothing of containers has the digest that it had before there were any."""
-        return {key: value for key, value in write(self).items() if value or key not in InContainer.model_fields}
+        """A plan that says nothing of containers, or of files, has the digest that it had before there were any."""
+        return {key: value for key, value in write(self).items()
+                if value or key not in (*InContainer.model_fields, *_NEWER_OF_NODES)
+                if key not in _NEWER_OF_NODES or value != type(self).model_fields[key].default}
 
     @property
     def stated(self) -> Service | None:
@@ -173,6 +189,11 @@ class NodeKind(InContainer):
     r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
     expression is for a word of the command line, `NAME=VALUE` of the environment, or what it calls itself
     (`/proc/PID/comm`); without a group they are numbered from 1, in the order in which they began."""
+    files: dict[Annotated[str, AfterValidator(_path_below)], Annotated[str, Field(max_length=_LONGEST_FILE)]] = {}
+    """Path -> text of a file that is written to `{run}/files/{name}/PATH` before each start; with placeholders."""
+    left_behind: Literal["fail", "end", "keep"] = "end"
+    """Processes that it has started and that are still there when it has ended: they are ended, and that fails a check
+    or not; or they live until the run is over."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
@@ -393,12 +414,14 @@ class CommandSettings(SimpleSettings):
     def _program(self, spec: NodeKind, name: str, index: int) -> Program:
         strings = [spec.run, *spec.env.values(), spec.cwd]
         links = [to for text in named(strings) if (to := target(text, self.listening)) is not None and to != name]
+        links += [to for text in spec.files.values() for to in named_in_file(text, self.listening) if to != name]
         talks_to = tuple(dict.fromkeys(links))
         meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if spec.peers == "caught" else ()
         waits = spec.ready or ReadyWhen(port=spec.listens and not spec.worker)
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
                        ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
-                       talks_to, meets, spec.processes, spec.state, spec.image, spec.stated, self.here)
+                       talks_to, meets, spec.processes, spec.state, spec.files, spec.image, spec.stated, self.here,
+                       spec.left_behind == "keep")
 
     @cached_property
     def alone(self) -> CommandSettings | None:
@@ -415,11 +438,13 @@ class CommandSettings(SimpleSettings):
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """Return kind of node -> its command as one line; the baseline's is under `(baseline)`."""
-        lines = {kind: spec.command(spec.run, spec.env, spec.cwd, spec.ready.url if spec.ready else "")
+        """Return kind of node -> its command as one line, with the folder that `{here}` is, since that decides what is
+        executed; the baseline's is under `(baseline)`."""
+        lines = {kind: spec.command(spec.run, spec.env, spec.cwd, spec.ready.url if spec.ready else "", spec.files)
                  for kind, spec in self.nodes.items()}
-        return lines | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
-                                                                 self.baseline.cwd)} if self.baseline else {})
+        if self.baseline:
+            lines[f"({_BASELINE})"] = self.baseline.command(self.baseline.run, self.baseline.env, self.baseline.cwd)
+        return {kind: text.replace("{here}", self.here) if self.here else text for kind, text in lines.items()}
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
 

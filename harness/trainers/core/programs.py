@@ -13,12 +13,15 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_IN_FILE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+"""Files have braces of their own, as in JSON: these stay."""
 OWN = ("python", "run", "name", "index", "incarnation", "host", "port", "here")
 """What every command may say of its own node: the interpreter, the run's folder, its name, its number among those of
 its kind from 0, the number of the process, and where it is to listen; and the folder of the scenario's file."""
@@ -36,6 +39,8 @@ FAILPOINTS = "DILOCO_CHAOS_FAILPOINTS"
 """Environment variable: POINT:N,... where a process that calls `diloco_chaos.progress.hold` is to stand still."""
 STEADY = "steady"
 """A file beside what is written, from the steady state on: failpoints are counted from there."""
+FILES = "files/{name}"
+"""The folder, in the run's, of the files that are written before a node is started."""
 LINKS = "toxiproxy"
 """The name of the links' container, where nodes are containers."""
 NODE = "DILOCO_CHAOS_NODE"
@@ -124,12 +129,16 @@ class Program:
 
     state: str = ""
     """The folder in which it keeps what it goes on from, with placeholders; empty: nobody knows."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path below `FILES` -> text that is written there before each start, with placeholders."""
     image: str = ""
     """Of its container, where it runs in one; empty: its service's."""
     service: Service | None = None
     """What else its container is made with."""
     here: str = ""
     """The folder of the scenario's file; empty: where the harness runs."""
+    keeps_leftovers: bool = False
+    """What it leaves behind when it ends lives on until the run is over."""
 
     @property
     def waits_for(self) -> str:
@@ -232,6 +241,27 @@ def target(placeholder: str, nodes: Iterable[str]) -> str | None:
                            f"There are {', '.join(f'{{{name}}}' for name in OWN)}, "
                            f"and every node that listens by its name ({', '.join(known) or 'none does'}), or its "
                            f"parts, as {{NODE.host}} and {{NODE.port}}; write {{{{ and }}}} for braces")
+
+
+def named_in_file(text: str, nodes: Iterable[str]) -> list[str]:
+    """Return the nodes that the placeholders in a file's text name, each once, in order; what names none is text."""
+    found = []
+    for match in _IN_FILE.finditer(text):
+        with suppress(PlaceholderError):
+            found.append(target(match[2] or "", nodes))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def filled_file(text: str, own: Mapping[str, str], addresses: Mapping[str, str]) -> str:
+    """Return a file's text with every placeholder filled, and `{{name}}` as `{name}`; all other braces stay."""
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return f"{{{match[1]}}}"
+        with suppress(PlaceholderError):
+            target(match[2], addresses)
+            return filled(match[0], own, addresses)
+        return match[0]
+    return _IN_FILE.sub(value, text)
 
 
 def filled(text: str, own: Mapping[str, str], addresses: Mapping[str, str]) -> str:

@@ -41,6 +41,22 @@ def test_processes_of_a_node_are_told_apart_on_this_machine_only():
         "--on local")
 
 
+def test_files_are_looked_at_where_they_are_on_this_machine_only():
+    plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls}}\n"
+                        "  progress: [{node: a, written: true}]\n"
+                        "faults: [{kill: a, when: {node: a, file: '{run}/x'}}]\n"), 0)
+    assert named("local").refusals(plan) == []
+    assert "kill: `file:`: files of nodes are on another machine there" in named("slurm").refusals(plan)[0]
+
+
+def test_files_are_written_where_the_runs_folder_is_the_nodes():
+    plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
+                        "files: {a: b}}}\n  progress: [{node: a, written: true}]\n"), 0)
+    assert named("local").refusals(plan) == []
+    assert ("a: files: the run's folder is not on the machines of jobs: run it with --on compose or local"
+            in named("slurm").refusals(plan))
+
+
 def test_what_repeats_a_run_names_its_place():
     assert [place.option for place in (named("local"), named("simulated"))] == ["", " --on simulated"]
 

@@ -31,8 +31,10 @@ from diloco_chaos.harness.record.tape.events import (
     Injected,
     Merge,
     Observed,
+    Sighted,
     Steady,
     Step,
+    Warning,
 )
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
@@ -210,6 +212,51 @@ def test_only_those_whose_state_is_known_can_be_damaged():
         frozen("{corrupt: hub, at: 1s}", of_workers=KEEPS)
 
 
+def test_files_are_written_before_each_start_with_the_addresses_of_links(run_toy):
+    spoils = "import sys; print(open(sys.argv[1]).read()); open(sys.argv[1], 'w').write('spoilt')"
+    result = run_toy("{kill: worker-1, at: 1s, restart_after: 300ms}", nodes={
+        "reads": {"run": f'{{python}} -c "{spoils}; import time; time.sleep(.2)" {{run}}/files/{{name}}/conf/at.json',
+                  "files": {"conf/at.json": '{"hub": "{hub}", "is": {"my": "{name}"}}'}, "exits": [0],
+                  "restart": "always", "restart_delay": "500ms"}})
+    first, second = (json.loads(log_of(result, f"reads.{number}")) for number in (0, 1))
+    assert first == second
+    assert first["is"] == {"my": "reads"}
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", first["hub"])
+    assert "reads.hub" in result.history.plan.cluster.link_names
+
+
+def test_files_are_not_written_out_of_the_runs_folder(run_toy, tmp_path):
+    link = f"import os, sys; os.makedirs(sys.argv[1]); os.symlink('{tmp_path}', sys.argv[1] + '/late')"
+    result = run_toy(nodes={
+        "prepare": {"run": f'{{python}} -c "{link}; print(1)" {{run}}/files', "exits": [0], "ready": {"log": "1"}},
+        "late": {"run": "true", "files": {"x": "text"}, "exits": [0]}})
+    assert result.outcome.kind == "broken"
+    assert "leads out of the run's folder: nothing is written there" in result.outcome.message
+    assert not (tmp_path / "x").exists()
+
+
+LEAVES = "{terminate: worker-1, at: 1s, restart_after: 300ms}"
+
+
+@pytest.mark.parametrize("child", ["CHILD", ""])
+@pytest.mark.parametrize("what", ["fail", "end"])
+def test_what_a_node_leaves_behind_when_it_is_terminated_is_told_and_ended(run_toy, mark, child, what):
+    result = run_toy(LEAVES, child=child, of_workers={"left_behind": what})
+    gone, = (event for event in result.history.tape.of(Exit, node="harness") if event.killed)
+    assert [words.partition(" ")[2] for words in gone.left] == (["sleep 1000"] if child else [])
+    assert len(result.history.tape.of(Warning, node="harness")) == bool(child)
+    assert verdicts(result).get("left_behind") == {"fail": "failed" if child else "passed", "end": None}[what]
+    assert not carrying(mark)
+
+
+def test_what_is_kept_lives_until_the_run_is_over(tmp_path, mark):
+    audience = Watching(mark)
+    result = run_plan(frozen(LEAVES, child="CHILD", of_workers={"left_behind": "keep"}), tmp_path, audience)
+    assert audience.sleeping == [["sleep", "1000"]] * 2, "that of worker-2, and what worker-1 has left behind"
+    assert "lives until the run is over" in result.history.tape.of(Warning, node="harness")[0].reason
+    assert not carrying(mark)
+
+
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 
 
@@ -243,6 +290,39 @@ def test_a_worker_that_stands_at_a_point_goes_on_when_its_pause_is_over(run_toy)
     ("{kill: worker-2, when: {node: worker-1, failpoint: told}}", "hit worker-1 itself")])
 def test_a_point_at_which_nobody_can_be_hit_is_refused(fault, why):
     with pytest.raises(ScenarioError, match=why):
+        frozen(fault)
+
+
+@pytest.mark.parametrize("when", ["log: 'round=\\d+ .*', count: 9", "file: 'made', count: 9"])
+def test_a_worker_is_killed_at_a_line_of_its_log_or_at_a_file(run_toy, when):
+    result = run_toy(f"{{kill: worker-1, when: {{node: worker-1, {when}}}, restart_after: 500ms}}",
+                     child="KEEP {run}/state/{name}", of_workers=KEEPS)
+    seen, = result.history.tape.of(Sighted)
+    assert (seen.fault, seen.target, seen.count) == ("f1", "worker-1", 9)
+    killed, = result.history.tape.of(Injected)
+    assert killed.t >= seen.t
+    assert verdicts(result)["faults_verified"] == "passed"
+
+
+def test_a_line_that_never_came_is_told_with_those_that_come_near_to_it(run_toy):
+    result = run_toy("{kill: worker-1, when: {node: worker-1, log: 'rounds: .* members'}}", rounds=40)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "unknown"
+    assert re.search(r"there were 0 since the steady state in the log of worker-1; the nearest there: 'round=\d+ mem",
+                     verdict.evidence[0])
+
+
+@pytest.mark.parametrize(("fault", "why"), [
+    ("{kill: hub, when: {node: hub, file: '*.pt'}}", "nobody knows where that is: write `state:"),
+    ("{kill: hub, when: {node: hub, file: '{run}/{incarnation}/*.pt'}}", "{incarnation} stands for nothing here"),
+    ("{kill: hub, when: {node: hub, file: '../*.pt'}}", "it must be within the run's folder"),
+    ("{kill: hub, when: {node: hub, log: 'a('}}", "no regular expression"),
+    ("{kill: hub, when: {node: hub, log: a, grows: 1MB}}", "grows: it is said of a `file`"),
+    ("{kill: hub, when: {node: hub, file: '{run}/a', grows: 0B}}", "grows: say by how much"),
+    ("{kill: hub, when: {node: hub, log: a, event: step}}", "name one of: an event, a failpoint, a line of the log"),
+    ("{kill: hub, when: {node: hbu, log: a}}", "there is no node 'hbu' here; did you mean 'hub'?")])
+def test_a_line_or_a_file_that_can_not_be_waited_for_is_refused(fault, why):
+    with pytest.raises(ScenarioError, match=re.escape(why)):
         frozen(fault)
 
 

@@ -65,6 +65,16 @@ def test_a_hold_of_another_count_is_not_the_one_that_is_waited_for():
     assert machine.on_event(event(2, "failpoint", "learner-1", point="upload.half", count=10)) == []
 
 
+def test_a_fault_that_waits_for_a_line_comes_when_it_was_sighted_for_it():
+    nodes = "trainer: {kind: commands, nodes: {w: {worker: true, run: ls}}, progress: [{node: w, written: true}]}"
+    machine = Orchestrator(freeze(parse(f"diloco_chaos: 1\nname: x\n{nodes}\nfaults:\n"
+                                        "  - {pause: w, when: {node: w, log: saving}, for: 1s}\n"), 0))
+    machine.on_event(event(1, "steady", "rounds"))
+    assert machine.on_event(event(2, "sighted", "harness", fault="f2", target="w")) == []
+    assert machine.on_event(event(2.1, "sighted", "harness", fault="f1", target="w")) == [
+        Inject(machine.plan.faults[0], 2.1)]
+
+
 def test_a_kill_needs_no_healing():
     machine = orchestrator(["{kill: learner-1, at: 1s, restart_after: 2s}"])
     machine.on_event(event(0, "steady"))

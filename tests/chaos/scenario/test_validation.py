@@ -278,6 +278,12 @@ def test_a_target_that_stays_dead_is_down_for_ever():
     assert "is down by then" in refused("{kill: learner-1, at: 1s}", "{pause: learner-1, at: 40s, for: 1s}")
 
 
+@pytest.mark.parametrize("when", ["log: saving", "file: '*.pt'"])
+def test_only_commands_have_logs_and_files_to_wait_for(when):
+    assert "learner-1 records events: write `event:`" in refused(
+        f"{{kill: learner-1, when: {{node: learner-1, {when}}}}}")
+
+
 @pytest.mark.parametrize("trigger", ["at: 1s", "when: {node: learner-1, event: step}"])
 def test_a_target_that_was_killed_for_good_is_down_afterwards_whenever_that_was(trigger):
     assert "is down by then" in refused(f"{{kill: learner-1, {trigger}}}", "{pause: learner-1, after: f1, for: 1s}")

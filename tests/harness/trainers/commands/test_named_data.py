@@ -51,7 +51,8 @@ def test_any_text_names_data_or_is_refused_with_what_to_write(text):
 
 
 @pytest.mark.parametrize(("value", "known"), [
-    (None, (None, None)), ("64", (64, None)), (64, (64, None)), ("0-63", (64, ((0, 63),))),
-    ([3, 4, 9], (3, ((3, 4), (9, 9))))])
+    ("64", {"samples": 64}), (64, {"samples": 64}), ("1,024", {"samples": 1024}),
+    ("0-63", {"samples": 64, "named_samples": ((0, 63),)}),
+    ([3, 4, 9], {"samples": 3, "named_samples": ((3, 4), (9, 9))})])
 def test_a_number_of_samples_is_a_count_and_anything_else_names_them(value, known):
     assert samples(value) == known

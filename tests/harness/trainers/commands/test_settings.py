@@ -69,6 +69,21 @@ def test_several_that_are_alike_have_ports_that_follow_each_other():
     assert [program.port for program in found.values()] == [7000, 7001, 7002]
 
 
+def test_naming_a_node_in_a_file_declares_a_link():
+    found = settings({"store": {"listens": True, "run": "s.py"},
+                      "replica": {"worker": True, "run": "t.py", "files": {"at.json": '{"at": "{store}"}'}}})
+    assert found.links("replica") == ["replica.store"]
+
+
+def test_a_plan_shows_the_files_that_a_command_finds():
+    found = settings(replica(files={"a.json": "{}", "b": "text"}))
+    assert found.commands["replica"].endswith("(finds a.json of 2 characters and b of 4 characters)")
+
+
+def test_a_plan_says_nothing_of_files_where_there_are_none():
+    assert "files" not in settings().model_dump(mode="json")["nodes"]["replica"]
+
+
 def test_a_sound_scenario_has_no_mistakes():
     assert said() == {}
 
@@ -114,6 +129,10 @@ def test_workers_whose_rounds_nobody_tells_are_named():
     ({"nodes": {"a": {"run": "x", "count": 65}}}, "less than or equal to 64"),
     ({"nodes": {"a": {"run": "x", "count": 40}, "b": {"run": "x", "count": 40}}}, "80 of them, and 64 are the most"),
     ({"nodes": {"a": {"run": "x", "count": 2}, "a-1": {"run": "x"}}}, "two nodes are called 'a-1'"),
+    ({"nodes": {"a": {"run": "x", "files": {"../b": "text"}}}}, "must be a path within the node's folder"),
+    ({"nodes": {"a": {"run": "x", "files": {"/etc/b": "text"}}}}, "must be a path within the node's folder"),
+    ({"nodes": {"a": {"run": "x", "files": {"b/.": "text"}}}}, "must be a path within the node's folder"),
+    ({"nodes": {"a": {"run": "x", "files": {"b": {"x": 1}}}}}, "Input should be a valid string"),
     ({"nodes": {"harness": {"run": "x"}}},
      "a node can't be called 'harness', because the run's folder has the harness' own events under that name"),
     ({"nodes": {"rounds": {"run": "x"}}}, "has the rounds under that name: choose another one"),
@@ -231,3 +250,4 @@ def test_the_folder_of_the_scenario_is_a_placeholder():
     program = settings.programs["w"]
     own = program.own("/run", "w") | {"python": "python3", "incarnation": "0"}
     assert program.started(own, {}, ()).argv == ["python3", "/a folder/t.py"]
+    assert settings.commands == {"w": "{python} /a folder/t.py"}, "what is asked about before a foreign plan is run"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diloco_chaos.harness.trainers.core.programs import (
     PlaceholderError,
     Program,
     Started,
     filled,
+    filled_file,
     link_name,
     named,
+    named_in_file,
     target,
 )
 
@@ -68,3 +74,23 @@ def test_a_process_is_started_with_all_in_its_place_and_what_it_must_know():
     argv = ["/usr/bin/python3", "t t.py", "--to", "127.0.0.1:4000"]
     assert program.started(OWN, THERE, ()) == Started(argv, usual, "/runs/1/w")
     assert program.started(OWN, THERE, ["a:1", "b:2"]).env == usual | {"DILOCO_CHAOS_FAILPOINTS": "a:1,b:2"}
+
+
+def test_a_file_has_placeholders_and_braces_of_its_own():
+    text = '{"at": {"store": "{store}", "out": "{run}/{name}"}} {{name}} {other} {store.path} {}'
+    assert filled_file(text, OWN, THERE) == (
+        '{"at": {"store": "127.0.0.1:4000", "out": "/runs/1/replica-2"}} {name} {other} {store.path} {}')
+
+
+def test_the_nodes_that_a_file_names_are_those_that_listen():
+    assert named_in_file("{store.port} {replica-1} {store} {name} {{store}} {nobody}", THERE) == ["store", "replica-1"]
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text("ab {}:,.", max_size=5),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner))
+
+
+@given(JSON)
+def test_json_in_a_file_stays_as_it_is_where_it_names_no_placeholder(content):
+    text = json.dumps(content)
+    assert json.loads(filled_file(text, OWN, THERE)) == content or "{{" in text
