@@ -129,7 +129,8 @@ class Damage(Ending):
                 if event.target == self.targets[0] and event.t >= since]
         met = [name for name in files if name in read]
         if met:
-            return Effect(True, f"{damaged}, and {', '.join(met)} read afterwards")
+            what = "another file beside it was" if self.kind == "delete" else f"{', '.join(met)} was"
+            return Effect(True, f"{damaged}, and {what} read afterwards")
         if self.kind == "delete" and successor is not None and self._began_anew(run, successor):
             return Effect(True, f"{damaged}, and {self.targets[0]} began anew")
         if successor is None:

@@ -146,7 +146,8 @@ def _stalled(home: Path, processors: int) -> list[dict[str, Any]]:
         (patch / "sitecustomize.py").write_text(_STALLED.format(role=role, stall=stall, after=_STALL_AFTER_S))
         (patch / f"{name}.yaml").write_text(SCENARIO.format(name=name))
         for after in (None, 0.0):
-            done.append(once(str(patch / f"{name}.yaml"), 0, home, after, processors, patch=str(patch)))
+            done.append(once(str(patch / f"{name}.yaml"), 0, home, after, processors, "--start-method", "spawn",
+                             patch=str(patch)))  # a fork would not run it
             done[-1]["wrong"] = done[-1]["verdict"] != "failed" if after is None else done[-1]["verdict"] not in (
                 "failed", "inconclusive")
             print(json.dumps(done[-1]), file=sys.stderr, flush=True)

@@ -177,7 +177,8 @@ def test_a_checkpoint_that_no_event_tells_of_is_met_by_who_reads_it_after_the_da
         history = History(freeze(parse(HEAD + "{truncate: syncer, at: 4s}"), 0), Tape(sorted(story, key=lambda e: e.t)))
         return fault.verify(history, history.spans[0])
 
-    assert met(killed, back, read[1])[:2] == (True, "step-20, step-10 damaged, and step-20 read afterwards")
+    assert met(killed, back, read[1])[:2] == (True, "step-20, step-10 damaged, and step-20 was read afterwards")
+    assert met(killed, back, read[1], kind="delete").observed.endswith("and another file beside it was read afterwards")
     ok, words, _ = met(killed, back)
     assert not ok
     assert words.startswith("step-20, step-10 damaged, but no process read that afterwards: learner-1 does not go on")

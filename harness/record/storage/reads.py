@@ -1,7 +1,8 @@
-"""Who reads a file from now on: what inotify(7) tells of it, or of the folder that it was in.
+"""Whether a file is read from now on: what inotify(7) tells of it, or of the folder that it was in.
 
 A file was read where bytes came from it, or where a process closed it that could not write to it (reading what is
-mapped into memory is not seen). Writing it anew is no reading.
+mapped into memory is not seen). Writing it anew is no reading. Nor is what the harness does: files that it has open, as
+it follows them, do not count, and neither do listings of folders, since faults wait for files in them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K")
 _READ = 0x01 | 0x10  # IN_ACCESS, IN_CLOSE_NOWRITE
+_OF_FOLDER = 0x40000000
 _HEAD = struct.Struct("iIII")
 _MOST_BYTES = 1 << 16
 
@@ -29,8 +31,8 @@ class Reads(Generic[K]):
         self._read: list[K] = []
 
     def watch(self, path: Path, key: K) -> bool:
-        """Watch a file; where it is gone, its folder: to list this, or to read another file there, is to have looked
-        for it. Return whether that can be done."""
+        """Watch a file; where it is gone, its folder: to read another file there is to have looked for it. Return
+        whether that can be done."""
         libc, watched = ctypes.CDLL(None), path if path.exists() else path.parent
         if self._descriptor < 0:
             self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -67,6 +69,17 @@ class Reads(Generic[K]):
                 offset = 0
                 while offset < len(data):
                     number, mask, _, length = _HEAD.unpack_from(data, offset)
+                    name = os.fsdecode(data[offset + _HEAD.size:offset + _HEAD.size + length].rstrip(b"\0"))
                     offset += _HEAD.size + length
-                    if mask & _READ and number in self._watched:
-                        self._read += self._watched[number][1]
+                    if mask & _READ and not mask & _OF_FOLDER and number in self._watched:
+                        path, keys = self._watched[number]
+                        self._read += keys if not _open_here(path / name) else []
+
+
+def _open_here(path: Path) -> bool:
+    """Return whether this process has a file open."""
+    for entry in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # closed since
+            if os.readlink(f"/proc/self/fd/{entry}") == str(path.resolve()):
+                return True
+    return False

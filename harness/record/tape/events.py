@@ -616,7 +616,7 @@ class Spawn(Event):
 
 
 class FileRead(Event):
-    """A file of a node's state was read, or looked for where it is gone, that a fault had damaged."""
+    """A file of a node's state was read that a fault had damaged, or another one beside it where it is gone."""
 
     target: str
     """The node."""

@@ -47,16 +47,27 @@ def test_looking_at_its_size_or_writing_it_anew_is_no_reading(reads, kept):
     assert reads.new() == []
 
 
-def test_a_file_that_is_gone_is_looked_for_by_who_lists_its_folder_or_reads_another_one(reads, kept):
+def test_a_file_that_is_gone_is_looked_for_by_who_reads_another_one_of_its_folder(reads, kept):
     (kept.parent / "other").write_bytes(b"x")
+    (kept.parent / "folder").mkdir()
     kept.unlink()
     reads.watch(kept, "it")
     os.listdir(kept.parent)
-    assert reads.new() == ["it"]
+    os.listdir(kept.parent / "folder")
+    assert reads.new() == []
     (kept.parent / "other").read_bytes()
     assert reads.new() == ["it"]
     (kept.parent / "new").write_bytes(b"x")
     assert reads.new() == []
+
+
+def test_a_file_that_the_harness_follows_is_not_told(reads, kept):
+    reads.watch(kept, "it")
+    with kept.open("rb") as followed:
+        followed.read()
+        assert reads.new() == []
+    kept.read_bytes()
+    assert reads.new() == ["it"]
 
 
 def test_the_harness_own_reading_is_not_told_and_hides_no_other(reads, kept):
