@@ -149,8 +149,10 @@ def _shown(told: ToldRound) -> str:
 
 # -- members of one round ----------------------------------------------------------------------------------------------
 
-_USUAL, _STRETCH, _STRETCHES, _AROUND = 10, 5, 20, 3
-_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 8.0, 6.0, 0.05, 1e-3
+_USUAL, _LEAST, _STRETCH, _STRETCHES, _AROUND = 10, 5, 10, 20, 3
+_MOST_OF_IT = 0.8
+"""Share of a stretch in which a worker is as far from the others as it is said to be."""
+_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 4.0, 6.0, 0.05, 1e-3
 _OF_A_MEDIAN = 1.25
 """Standard error of a median, where that of the mean is one."""
 _DEVIATION = 1.4826 / 2 ** 0.5
@@ -180,7 +182,7 @@ def members_agree(history: History, bound: MembersAgree) -> Finding | None:
     was usual before the first fault, for a stretch of rounds."""
     if not history.plan.cluster.blocking:
         return None
-    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _STRETCH}
+    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _LEAST}
     if not beside:
         return None
     before = {worker: [each for each in mine if each.t < history.first_fault] for worker, mine in beside.items()}
@@ -190,8 +192,9 @@ def members_agree(history: History, bound: MembersAgree) -> Finding | None:
     apart: list[tuple[float, bool, Line]] = []
     farthest = 0.0
     for worker, mine in beside.items():
+        parts = before[worker], mine[len(before[worker]):]
         judged = [(_distance(stretch, before[worker], mine, spread, bound.within), stretch)
-                  for stretch in _in_stretches(mine)]
+                  for part in parts for stretch in _in_stretches(part)]
         farthest = max([farthest, *(distance for distance, _ in judged)])
         if far := [stretch for distance, stretch in judged if distance > 1]:
             higher = median(each.gap for stretch in far for each in stretch) > 0
@@ -231,23 +234,32 @@ def _spread(mine: Sequence[_Beside]) -> float:
 
 
 def _in_stretches(mine: Sequence[_Beside]) -> list[Sequence[_Beside]]:
-    size = max(_STRETCH, len(mine) // _STRETCHES)
-    return [mine[end - size:end] for end in range(len(mine), size - 1, -size)][::-1]
+    size = max(_LEAST, min(_STRETCH, len(mine)), len(mine) // _STRETCHES)
+    ends = range(size + len(mine) % size, len(mine) + 1, size)
+    return [mine[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Sequence[_Beside], spread: float,
               within: float) -> float:
     """Return how far a worker is from the others in a stretch of rounds, as a share of what it may be."""
-    gap, level = median(each.gap for each in stretch), median(each.level for each in stretch)
+    gap, level = _mostly([each.gap for each in stretch]), median(each.level for each in stretch)
     chance = _BEYOND * _OF_A_MEDIAN * spread
     early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
     distance = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
     if len(before) >= _USUAL and stretch[0].t > before[-1].t:
         usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
-        distance = max(distance, abs(gap - usual) / max(within, chance, early, _ROUNDED))
+        change = abs(_mostly([each.gap - usual for each in stretch]))
+        distance = max(distance, change / max(within, chance, early, _ROUNDED))
         if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):
             distance = max(distance, abs(gap) / _ROUNDED)  # all told one loss, and do so no more
     return distance
+
+
+def _mostly(gaps: Sequence[float]) -> float:
+    """Return how large most of these gaps are at the least, if they have one sign; else 0."""
+    ascending = sorted(gaps)
+    few = int((1 - _MOST_OF_IT) * len(gaps))
+    return max(0.0, ascending[few]) + min(0.0, ascending[-1 - few])
 
 
 def _apart(worker: str, far: Sequence[Sequence[_Beside]]) -> Line:

@@ -7,7 +7,7 @@ import random
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.base import Unknown
@@ -210,6 +210,7 @@ def test_workers_that_make_rounds_alone_are_not_compared():
     assert members(lambda worker, _: None) is None
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10**9), st.integers(2, 5), st.sampled_from(["normal", "even", "skewed"]))
 def test_batches_that_differ_by_chance_are_no_finding_and_a_member_nine_times_as_high_is_one(seed, workers, kind):
     chance = random.Random(seed)
