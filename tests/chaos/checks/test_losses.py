@@ -16,6 +16,7 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
@@ -33,9 +34,8 @@ def plan(checks, shared, workers):
 
 def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0):
     """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart; a text is no number."""
-    steps = [an_event(index / 10, worker, inc, "step", {
-        "step": number, **({"no_number": loss} if isinstance(loss, str) else {"loss": loss})})
-        for index, (worker, inc, number, loss) in enumerate(rounds)]
+    steps = [Step(step=number, tokens=0, began=0.0, **{"no_number" if isinstance(loss, str) else "loss": loss})
+             .stamped(index / 10, worker, inc) for index, (worker, inc, number, loss) in enumerate(rounds)]
     injected = [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
     return History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
 
