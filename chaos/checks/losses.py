@@ -12,7 +12,7 @@ from typing import NamedTuple
 from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, violations
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat
+from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat, SameAsUninterrupted
 from diloco_chaos.harness.base.lines import Line, line
 
 _LASTS = 3
@@ -93,8 +93,8 @@ def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
             raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
         return None
     differ = [(before, again) for before, again in pairs if not _alike(before.losses, again.losses, bound.tolerance)]
-    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before)} at ", before.t,
-                     f", and {again.process} told {_shown(again)} at ", again.t) for before, again in differ[:3]]
+    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before.losses)} at ", before.t,
+                     f", and {again.process} told {_shown(again.losses)} at ", again.t) for before, again in differ[:3]]
     if differ:
         evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
@@ -143,8 +143,29 @@ def _near(one: float | str, other: float | str, tolerance: float) -> bool:
     return abs(one - other) <= tolerance * max(abs(one), abs(other))
 
 
-def _shown(told: ToldRound) -> str:
-    return " and ".join(loss if isinstance(loss, str) else f"{loss:.8g}" for loss in told.losses)
+def _shown(losses: Iterable[float | str]) -> str:
+    return " and ".join(loss if isinstance(loss, str) else f"{loss:.8g}" for loss in losses)
+
+
+@check(SameAsUninterrupted, needs={"rounds"}, unverified="judged")
+def same_as_uninterrupted(history: History, bound: SameAsUninterrupted) -> Finding | None:
+    """Every round that counts has the loss that the same nodes told of it without faults."""
+    reference = history.references.get("fault-free")
+    if reference is None or not reference.rounds:
+        raise Unknown("the fault-free reference is missing, or told no losses")
+    expected = {(worker, number): list(losses) for worker, mine in reference.rounds.items() for number, losses in mine}
+    told = [each for each in history.told_rounds if not each.void and each.losses
+            and (each.worker, each.round) in expected]
+    if not told:
+        raise Unknown("no round was told with a loss in both runs")
+    differ = [each for each in told
+              if not _alike(each.losses, expected[each.worker, each.round], bound.tolerance)]
+    evidence = [line(f"round {each.round}: {each.process} told the loss {_shown(each.losses)} at ", each.t,
+                     f", and without faults it was {_shown(expected[each.worker, each.round])}") for each in differ[:3]]
+    return Finding(not differ, f"{len(differ)} of {len(told)} differ" + (f", from round {differ[0].round} on" if differ
+                                                                        else ""),
+                   f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0", evidence,
+                   figures=violations(differ))
 
 
 # -- members of one round ----------------------------------------------------------------------------------------------
@@ -247,7 +268,7 @@ def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Seque
     early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
     distance = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
     if len(before) >= _USUAL and stretch[0].t > before[-1].t:
-        usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
+        usual, chance = median(each.gap for each in before), chance * math.sqrt(1 / len(stretch) + 1 / len(before))
         change = abs(_mostly([each.gap - usual for each in stretch]))
         distance = max(distance, change / max(within, chance, early, _ROUNDED))
         if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):

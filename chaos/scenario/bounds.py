@@ -115,6 +115,13 @@ class MembersAgree(_Bound):
     where that is not known, six times as far."""
 
 
+class SameAsUninterrupted(_Bound):
+    """same_as_uninterrupted."""
+
+    tolerance: Share = 0.0
+    """By such a share of it a round's loss may differ from that of the same nodes without faults."""
+
+
 class SamplesOnce(_Bound):
     """samples_once."""
 
@@ -183,6 +190,7 @@ class Bounds(_Bound):
     rounds_repeat: RoundsRepeat = RoundsRepeat()
     members_agree: MembersAgree = MembersAgree()
     samples_once: SamplesOnce = SamplesOnce()
+    same_as_uninterrupted: SameAsUninterrupted | None = None
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -193,7 +201,7 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None))
+                                        ("round_quorum", None), ("same_as_uninterrupted", None))
                 and (key not in _ASKED_FOR or key in self.model_fields_set)}
 
     @property

@@ -12,7 +12,7 @@ from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
 OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum", "losses_are_numbers",
-          "members_agree", "rounds_repeat", "samples_once"}
+          "members_agree", "rounds_repeat", "samples_once", "same_as_uninterrupted"}
 """About the quadratic model, longer silences, and trainers whose workers number their rounds."""
 
 
