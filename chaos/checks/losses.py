@@ -12,7 +12,7 @@ from typing import NamedTuple
 from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, violations
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat
+from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat, SameAsUninterrupted
 from diloco_chaos.harness.base.lines import Line, line
 
 _LASTS = 3
@@ -93,8 +93,8 @@ def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
             raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
         return None
     differ = [(before, again) for before, again in pairs if not _alike(before.losses, again.losses, bound.tolerance)]
-    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before)} at ", before.t,
-                     f", and {again.process} told {_shown(again)} at ", again.t) for before, again in differ[:3]]
+    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before.losses)} at ", before.t,
+                     f", and {again.process} told {_shown(again.losses)} at ", again.t) for before, again in differ[:3]]
     if differ:
         evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
@@ -143,14 +143,37 @@ def _near(one: float | str, other: float | str, tolerance: float) -> bool:
     return abs(one - other) <= tolerance * max(abs(one), abs(other))
 
 
-def _shown(told: ToldRound) -> str:
-    return " and ".join(loss if isinstance(loss, str) else f"{loss:.8g}" for loss in told.losses)
+def _shown(losses: Iterable[float | str]) -> str:
+    return " and ".join(loss if isinstance(loss, str) else f"{loss:.8g}" for loss in losses)
+
+
+@check(SameAsUninterrupted, needs={"rounds"}, unverified="judged")
+def same_as_uninterrupted(history: History, bound: SameAsUninterrupted) -> Finding | None:
+    """Every round that counts has the loss that the same nodes told of it without faults."""
+    reference = history.references.get("fault-free")
+    if reference is None or not reference.rounds:
+        raise Unknown("the fault-free reference is missing, or told no losses")
+    expected = {(worker, number): list(losses) for worker, mine in reference.rounds.items() for number, losses in mine}
+    told = [each for each in history.told_rounds if not each.void and each.losses
+            and (each.worker, each.round) in expected]
+    if not told:
+        raise Unknown("no round was told with a loss in both runs")
+    differ = [each for each in told
+              if not _alike(each.losses, expected[each.worker, each.round], bound.tolerance)]
+    evidence = [line(f"round {each.round}: {each.process} told the loss {_shown(each.losses)} at ", each.t,
+                     f", and without faults it was {_shown(expected[each.worker, each.round])}") for each in differ[:3]]
+    return Finding(not differ, f"{len(differ)} of {len(told)} differ" + (f", from round {differ[0].round} on" if differ
+                                                                        else ""),
+                   f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0", evidence,
+                   figures=violations(differ))
 
 
 # -- members of one round ----------------------------------------------------------------------------------------------
 
-_USUAL, _STRETCH, _STRETCHES, _AROUND = 10, 5, 20, 3
-_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 8.0, 6.0, 0.05, 1e-3
+_USUAL, _LEAST, _STRETCH, _STRETCHES, _AROUND = 10, 5, 10, 20, 3
+_MOST_OF_IT = 0.8
+"""Share of a stretch in which a worker is as far from the others as it is said to be."""
+_BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 4.0, 6.0, 0.05, 1e-3
 _OF_A_MEDIAN = 1.25
 """Standard error of a median, where that of the mean is one."""
 _DEVIATION = 1.4826 / 2 ** 0.5
@@ -180,7 +203,7 @@ def members_agree(history: History, bound: MembersAgree) -> Finding | None:
     was usual before the first fault, for a stretch of rounds."""
     if not history.plan.cluster.blocking:
         return None
-    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _STRETCH}
+    beside = {worker: mine for worker, mine in _beside(history.told_rounds).items() if len(mine) >= _LEAST}
     if not beside:
         return None
     before = {worker: [each for each in mine if each.t < history.first_fault] for worker, mine in beside.items()}
@@ -190,8 +213,9 @@ def members_agree(history: History, bound: MembersAgree) -> Finding | None:
     apart: list[tuple[float, bool, Line]] = []
     farthest = 0.0
     for worker, mine in beside.items():
+        parts = before[worker], mine[len(before[worker]):]
         judged = [(_distance(stretch, before[worker], mine, spread, bound.within), stretch)
-                  for stretch in _in_stretches(mine)]
+                  for part in parts for stretch in _in_stretches(part)]
         farthest = max([farthest, *(distance for distance, _ in judged)])
         if far := [stretch for distance, stretch in judged if distance > 1]:
             higher = median(each.gap for stretch in far for each in stretch) > 0
@@ -231,23 +255,32 @@ def _spread(mine: Sequence[_Beside]) -> float:
 
 
 def _in_stretches(mine: Sequence[_Beside]) -> list[Sequence[_Beside]]:
-    size = max(_STRETCH, len(mine) // _STRETCHES)
-    return [mine[end - size:end] for end in range(len(mine), size - 1, -size)][::-1]
+    size = max(_LEAST, min(_STRETCH, len(mine)), len(mine) // _STRETCHES)
+    ends = range(size + len(mine) % size, len(mine) + 1, size)
+    return [mine[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Sequence[_Beside], spread: float,
               within: float) -> float:
     """Return how far a worker is from the others in a stretch of rounds, as a share of what it may be."""
-    gap, level = median(each.gap for each in stretch), median(each.level for each in stretch)
+    gap, level = _mostly([each.gap for each in stretch]), median(each.level for each in stretch)
     chance = _BEYOND * _OF_A_MEDIAN * spread
     early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
     distance: float = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
     if len(before) >= _USUAL and stretch[0].t > before[-1].t:
-        usual, chance = median(each.gap for each in before), chance * (1 / len(stretch) + 1 / len(before)) ** 0.5
-        distance = max(distance, abs(gap - usual) / max(within, chance, early, _ROUNDED))
+        usual, chance = median(each.gap for each in before), chance * math.sqrt(1 / len(stretch) + 1 / len(before))
+        change = abs(_mostly([each.gap - usual for each in stretch]))
+        distance = max(distance, change / max(within, chance, early, _ROUNDED))
         if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):
             distance = max(distance, abs(gap) / _ROUNDED)  # all told one loss, and do so no more
     return distance
+
+
+def _mostly(gaps: Sequence[float]) -> float:
+    """Return how large most of these gaps are at the least, if they have one sign; else 0."""
+    ascending = sorted(gaps)
+    few = int((1 - _MOST_OF_IT) * len(gaps))
+    return max(0.0, ascending[few]) + min(0.0, ascending[-1 - few])
 
 
 def _apart(worker: str, far: Sequence[Sequence[_Beside]]) -> Line:

@@ -31,6 +31,8 @@ class Reference(BaseModel):
     curve: tuple[LossPoint, ...]
     workers: dict[str, tuple[LossPoint, ...]] = {}
     """Of every worker that told its own losses."""
+    rounds: dict[str, tuple[tuple[int, tuple[float | str, ...]], ...]] = {}
+    """What every worker told of every round: its number, and the losses; what is no number as text."""
     merge_gap_p99: float | None = None
     """Seconds; None where nothing is merged."""
     wall: float

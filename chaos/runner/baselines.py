@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from diloco_chaos.chaos.evidence.accounting.remade import told_rounds
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.run_folder import RunFolder, environment
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer
@@ -25,7 +26,7 @@ from diloco_chaos.chaos.runner.runtime import MakeStage
 from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.base.errors import UserError, first
 from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
-from diloco_chaos.harness.record.tape.events import Finished, Merge
+from diloco_chaos.harness.record.tape.events import Finished, Merge, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.record.undos import Remove
@@ -51,7 +52,7 @@ def needed(plan: Plan) -> list[Kind]:
     kinds: list[Kind] = []
     if plan.cluster.first_position or (parity and parity.against_synchronous is not None):
         kinds.append("synchronous")
-    if parity and parity.against_baseline is not None:
+    if (parity and parity.against_baseline is not None) or plan.checks.same_as_uninterrupted:
         kinds.append("fault-free")
     return kinds
 
@@ -177,8 +178,8 @@ class References:
             (run.path / "snapshots" / _FIRST).replace(kept / _WARM)
         workers = {worker: _points(reports) for worker, reports in
                    run.plan().trainer.workers_losses(run.tape()).items()}
-        reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers, wall=run.tape().events[-1].t,
-                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
+        reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers, rounds=_rounds(run),
+                              wall=run.tape().events[-1].t, merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")
         RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
         kept.rename(folder)  # whole or not at all
@@ -266,6 +267,16 @@ def _evaluate_apart(run: RunFolder, tell: Callable[[int, int], None]) -> None:
 def reported_curve(plan: Plan, tape: Tape) -> tuple[LossPoint, ...]:
     """Return the loss curve of a trainer whose nodes report their losses."""
     return _points(plan.trainer.told_losses(tape))
+
+
+def _rounds(run: RunFolder) -> dict[str, tuple[tuple[int, tuple[float | str, ...]], ...]]:
+    """Return what every worker told of every round, where workers number their rounds."""
+    plan = run.plan()
+    rounds: dict[str, list[tuple[int, tuple[float | str, ...]]]] = {}
+    for told in told_rounds(run.tape().of(Step), together=plan.cluster.blocking) if plan.trainer.tells_losses else ():
+        if told.losses and not told.void:
+            rounds.setdefault(told.worker, []).append((told.round, tuple(told.losses)))
+    return {worker: tuple(mine) for worker, mine in rounds.items()}
 
 
 def _points(reports: Iterable[ToldLoss]) -> tuple[LossPoint, ...]:

@@ -126,6 +126,13 @@ class MembersAgree(_Bound):
     where that is not known, six times as far."""
 
 
+class SameAsUninterrupted(_Bound):
+    """same_as_uninterrupted."""
+
+    tolerance: Share = 0.0
+    """By such a share of it a round's loss may differ from that of the same nodes without faults."""
+
+
 class SamplesOnce(_Bound):
     """samples_once."""
 
@@ -196,6 +203,7 @@ class Bounds(_Bound):
     samples_once: SamplesOnce = SamplesOnce()
     restarts: Restarts = Restarts()
     none_left_out: Within = Within()
+    same_as_uninterrupted: SameAsUninterrupted | None = None
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -211,7 +219,7 @@ class Bounds(_Bound):
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
                                         ("round_quorum", None), ("restarts", {"most": None}),
                                         *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
-                                        ("switched_off", []), ("switched_off", ()))
+                                        ("switched_off", []), ("switched_off", ()), ("same_as_uninterrupted", None))
                 and (key not in _ASKED_FOR or key in self.model_fields_set)}
 
     @property

@@ -7,15 +7,19 @@ import random
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.base import Unknown
+from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.runner.baselines import reported_curve
+from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
@@ -33,9 +37,8 @@ def plan(checks, shared, workers):
 
 def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0):
     """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart; a text is no number."""
-    steps = [an_event(index / 10, worker, inc, "step", {
-        "step": number, **({"no_number": loss} if isinstance(loss, str) else {"loss": loss})})
-        for index, (worker, inc, number, loss) in enumerate(rounds)]
+    steps = [Step(step=number, tokens=0, began=0.0, **{"no_number" if isinstance(loss, str) else "loss": loss})
+             .stamped(index / 10, worker, inc) for index, (worker, inc, number, loss) in enumerate(rounds)]
     injected = [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
     return History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
 
@@ -210,6 +213,7 @@ def test_workers_that_make_rounds_alone_are_not_compared():
     assert members(lambda worker, _: None) is None
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10**9), st.integers(2, 5), st.sampled_from(["normal", "even", "skewed"]))
 def test_batches_that_differ_by_chance_are_no_finding_and_a_member_nine_times_as_high_is_one(seed, workers, kind):
     chance = random.Random(seed)
@@ -219,3 +223,85 @@ def test_batches_that_differ_by_chance_are_no_finding_and_a_member_nine_times_as
     assert members(lambda worker, number: curve[worker, number], workers=workers).holds
     assert not members(lambda worker, number: curve[worker, number] * (9 if worker == 1 and number > 30 else 1),
                        workers=workers).holds
+
+
+# -- against the same nodes without faults -----------------------------------------------------------------------------
+
+def reference(history):
+    """What a run left that others are held against."""
+    rounds = {}
+    for each in history.told_rounds:
+        rounds.setdefault(each.worker, []).append((each.round, tuple(each.losses)))
+    workers = {worker: [LossPoint(number=point.number, processed=point.round, merged=point.round, t=0.0,
+                                  loss=point.loss, error=point.error) for point in points]
+               for worker, points in history.plan.trainer.workers_losses(history.tape).items()}
+    return {"fault-free": Reference(kind="fault-free", key="k", wall=1.0, workers=workers, rounds=rounds,
+                                    curve=reported_curve(history.plan, history.tape))}
+
+
+def held_against(own, its, check, checks, **settings):
+    """The finding of a check in a run of these rounds, against one of those."""
+    history = told(*own, checks=checks, **settings)
+    history.curve = reported_curve(history.plan, history.tape)
+    history.references = reference(told(*its, checks=checks, **settings))
+    return CHECKS[check](history)
+
+
+def same(own, its, checks="{same_as_uninterrupted: {}}"):
+    return held_against(own, its, "same_as_uninterrupted", checks)
+
+
+def test_a_run_that_goes_on_as_if_nothing_had_happened_holds():
+    whole = process(0, 1, [4.0, 3.0, 2.0, 1.0])
+    assert same([*whole[:3], *process(1, 2, [3.0, 2.0, 1.0])], whole).measured == "0 of 4 differ"
+
+
+def test_the_first_round_that_differs_is_named():
+    whole = process(0, 1, [4.0, 3.0, 2.0, 1.0])
+    finding = same([*whole[:2], *process(1, 3, [2.5, "nan"])], whole)
+    assert (finding.holds, finding.measured) == (False, "2 of 4 differ, from round 3 on")
+    assert lines(finding)[0] == "round 3: w-1.1 told the loss 2.5 at 0.20 s, and without faults it was 2"
+    assert same(process(0, 1, [4.0, 3.1]), whole, "{same_as_uninterrupted: {tolerance: 5%}}").holds
+
+
+def test_without_a_reference_it_is_not_known():
+    with pytest.raises(Unknown, match="reference is missing"):
+        CHECKS["same_as_uninterrupted"](told(*process(0, 1, [1.0]), checks="{same_as_uninterrupted: {}}"))
+
+
+def parity(worker_loss, workers=3):
+    rounds = {run: [(f"w-{worker}", 0, number, worker_loss(run, worker)) for number in range(1, 1000)
+                    for worker in range(1, workers + 1)] for run in ("own", "its")}
+    return held_against(rounds["own"], rounds["its"], "loss_parity", "{loss_parity: {against_baseline: 2%}}",
+                        workers=workers)
+
+
+def test_the_worst_worker_counts():
+    finding = parity(lambda run, worker: 9.0 if (run, worker) == ("own", 3) else 1.0)
+    assert (finding.holds, finding.measured) == (False, "fault-free +0.0%, w-3 +800.0%")
+    assert parity(lambda run, worker: float(worker)).holds
+
+
+def test_what_chance_explains_of_one_workers_loss_is_no_finding():
+    chance = random.Random(0)
+    assert parity(lambda run, worker: chance.uniform(0.95, 1.05)).holds
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.6])
+def test_a_loss_that_is_better_than_without_faults_fails(loss):
+    finding = parity(lambda run, worker: loss if run == "own" else 1.0, workers=1)
+    assert not finding.holds
+    assert "some frameworks print 0.0 for NaN" in lines(finding)[0]
+    assert parity(lambda run, worker: 0.9 if run == "own" else 1.0, workers=1).holds
+
+
+def test_a_loss_that_is_no_number_at_the_end_fails():
+    assert not parity(lambda run, worker: "nan" if run == "own" else 1.0, workers=1).holds
+
+
+def test_a_check_that_always_runs_is_on_the_plan_where_it_is_named():
+    frozen = [plan(checks, True, 1) for checks in ("{}", "{rounds_repeat: {}}")]
+    documents = [each.checks.model_dump(mode="json") for each in frozen]
+    assert ["rounds_repeat" in document for document in documents] == [False, True]
+    assert ["rounds_repeat" in Bounds.model_validate(document).model_fields_set for document in documents] == [
+        False, True]

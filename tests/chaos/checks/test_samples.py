@@ -15,6 +15,7 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
@@ -31,10 +32,9 @@ def plan(checks, shared, workers):
 def once(*rounds, kind="batches", checks="{}", shared=True, workers=1):
     """The finding where (worker, incarnation, round, data, epoch) were told, a tenth of a second apart; data: a number,
     or runs of them."""
-    steps = [an_event(index / 10, worker, inc, "step", {
-        "step": number, "epoch": epoch[0] if epoch else None,
-        **({kind: [(data, data)] if isinstance(data, int) else data} if data is not None else {})})
-        for index, (worker, inc, number, data, *epoch) in enumerate(rounds)]
+    steps = [Step(step=number, tokens=0, began=0.0, epoch=epoch[0] if epoch else None,
+                  **{kind: [(data, data)] if isinstance(data, int) else data}).stamped(index / 10, worker, inc)
+             for index, (worker, inc, number, data, *epoch) in enumerate(rounds)]
     injected = [an_event(5.0, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
     history = History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
     return CHECKS["samples_once"](history)
