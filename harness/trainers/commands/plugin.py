@@ -73,6 +73,10 @@ class Commands(Trainer):
         spec = self.settings.kind_of(node)
         return spec is not None and spec.left_behind == "fail"
 
+    def is_silent(self, node: str) -> bool:
+        """Return whether the node's kind says `worker: silent`."""
+        return node in self.settings.silent
+
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
         raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")
