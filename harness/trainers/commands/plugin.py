@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.round_reports import Lint
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
-_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",
+_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "join", "limit_writes", "write_limit",
                         "power_loss", "clock_jump", "full_disk", "restart_links", "restart_engine"})
 _OF_STATE = frozenset({"corrupt", "truncate", "delete"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +15,7 @@ from diloco_chaos.harness.record.tape.events import (
     Failpoint,
     FailpointPassed,
     Spawn,
+    StaleRound,
     Start,
     Steady,
     Warning,
@@ -27,6 +29,9 @@ from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, WRITTE
 _LONGEST_LINE = 1 << 16
 _CLOCK_OFF_S = 5.0
 """A time that a line tells counts where it is so near to when the line was read; else the clock is another one."""
+
+
+_MOST_STALE = 20
 
 
 class _Followed:
@@ -76,6 +81,7 @@ class LogWitness:
                         if (path := self._path(source, node, 0)).is_file()}
         self._out: dict[tuple[str, int], Any] = {}
         self._warned: set[tuple[str, int]] = set()
+        self._stale: Counter[tuple[str, int]] = Counter()  # rounds of those whose successor had been started
 
     def on_event(self, event: Event, t: float) -> None:
         """The harness recorded something; what follows from it is recorded at `t`, which is later."""
@@ -84,6 +90,8 @@ class LogWitness:
             role = "learner" if node in self._workers else "service"
             self._write([Start(role=role).stamped(t, node, incarnation)])
             if node in self._workers:
+                for before in [process for process in self._running if process[0] == node]:
+                    self._read(*before, t)  # what it told before it had a successor
                 self._follow(node, incarnation)
                 self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
@@ -143,9 +151,17 @@ class LogWitness:
         elif isinstance(read, Hold):
             kind = Failpoint if read.stops else FailpointPassed
             yield kind(point=read.point, count=read.count).stamped(t, node, incarnation)
+        elif read is not None and any(other[0] == node and other[1] > incarnation for other in self._followed):
+            yield from self._told_late(node, incarnation, read.round, t)
         elif read is not None:
             own = t if read.time is None else read.time - self._wall
             yield from self._rounds.on_report(node, incarnation, read, own if abs(own - t) < _CLOCK_OFF_S else t)
+
+    def _told_late(self, node: str, incarnation: int, number: int, t: float) -> Iterator[Event]:
+        """Yield that a process tells of rounds beside its successor; they are no rounds of the run."""
+        self._stale[node, incarnation] += 1
+        if self._stale[node, incarnation] <= _MOST_STALE:
+            yield StaleRound(round=number).stamped(t, node, incarnation)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

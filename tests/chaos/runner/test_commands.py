@@ -32,6 +32,7 @@ from diloco_chaos.harness.record.tape.events import (
     Merge,
     Observed,
     Sighted,
+    StaleRound,
     Steady,
     Step,
     Warning,
@@ -280,6 +281,14 @@ def test_a_worker_that_tells_of_no_round_and_stays_outside_fails(run_toy):
 def test_a_worker_that_tells_of_no_round_is_refused_where_nobody_tells_of_members():
     with pytest.raises(ScenarioError, match="nobody says how many take part in a round, so quiet can't be judged"):
         frozen(nodes=QUIET, expression=r"round=(?P<round>\d+)")
+
+
+def test_a_worker_that_goes_on_beside_its_successor_fails(run_toy):
+    result = run_toy("{zombie: worker-1, at: 1s, for: 300ms}", rounds=160)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "failed"
+    assert "worker-1.0 came back and went on to train beside worker-1.1: it told of round" in verdict.evidence[0]
+    assert {event.inc for event in result.history.tape.of(StaleRound, node="worker-1")} == {0}
 
 
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"

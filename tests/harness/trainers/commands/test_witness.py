@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from diloco_chaos.harness.record.tape.events import Step, Warning
+from diloco_chaos.harness.record.tape.events import StaleRound, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
@@ -166,3 +166,14 @@ def test_a_line_that_two_expressions_know_is_one_round(tmp_path):
     folder.witness.look(1.0)
     assert len(folder.steps()) == 1
     folder.witness.close()
+
+
+def test_what_a_process_told_before_its_successor_was_started_counts_and_what_it_tells_then_is_none_of_the_runs(folder):
+    folder.log("0 round=1\n0 round=2\n")
+    folder.harness(2.0, "spawn", {"target": "replica-1", "incarnation": 1})
+    folder.log("".join(f"0 round={number}\n" for number in range(3, 40)))
+    folder.log("0 round=3\n", incarnation=1)
+    folder.witness.look(3.0)
+    assert [(inc, number) for _, inc, number, _ in folder.steps()] == [(0, 1), (0, 2), (1, 3)]
+    stale = Tape.read(folder.path / "tape").of(StaleRound)
+    assert [(event.inc, event.round) for event in stale] == [(0, number) for number in range(3, 23)], "twenty are enough"
