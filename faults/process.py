@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.double_run import came_back
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
@@ -325,6 +326,11 @@ class Zombie(Fault):
             successor = _beside(run, target, on.began)
             if successor is None:
                 return Effect(False, f"{target} got no successor")
+            if run.coordinator is None:  # no node tells it that it is superseded
+                if not (effect := came_back(run, on, target, successor)).ok or not effect.reacted:
+                    return effect
+                said.append(effect.observed)
+                continue
             old = successor - 1
             seen = any(event.node == target and event.inc == old for event in run.tape.of(Superseded))
             gone = next((event for event in run.tape.of(Exit, node="harness")

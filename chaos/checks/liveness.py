@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import (
@@ -19,6 +19,7 @@ from diloco_chaos.chaos.checks.base import (
     beside,
     check,
     longer,
+    members,
     need,
     need_before,
     zero,
@@ -239,17 +240,20 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         raise Unknown(f"{target} was not started again")
     incarnation, merges = spawn.incarnation, target in (history.coordinator, *history.plan.cluster.names)
     after = [merge for merge in history.merges if merge.t > spawn.t]
+    wanted = _members_before(history, span) if history.plan.trainer.is_silent(target) else 0
     first: Merge | Received | None
     if target == history.coordinator:
         first = next((merge for merge in after if merge.inc == incarnation), None)
     elif not merges:
-        first = next(iter(after), None)  # it trains nothing: the others' work goes on
+        # it tells of no round: the others' work goes on, with it if it is one of those that train
+        first = next((merge for merge in after if members(merge) >= wanted), None)
     else:
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
                 "first merged again" if target == history.coordinator else
-                "first merged from" if merges else "and the next round was")
+                "first merged from" if merges else
+                f"and the next round of {wanted} members was" if wanted else "and the next round was")
         words = line(f"{target}.{incarnation} started at ", spawn.t, f", {verb} at ", first.t,
                      _refused(history, target, [(spawn.t, first.t)]))
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
@@ -259,9 +263,23 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended", longer(history))
-    never = "was never merged from" if merges else "no round was finished after that"
+    never = ("was never merged from" if merges else f"no round had {wanted} members after that" if wanted else
+             "no round was finished after that")
     return [_Return(math.inf, line(f"{target}.{incarnation} started at ", spawn.t, f" and {never}"), spawn.t,
                     history.end)]
+
+
+def _members_before(history: History, span: Span) -> int:
+    """Return how many members rounds had before a fault, by the word of those who tell of rounds.
+
+    Raises:
+        Unknown: none of them said so.
+    """
+    counted = [members(merge) for merge in history.merges if zero(history) <= merge.t < span.began
+               and any(part.members for part in merge.contributions)]
+    need(counted, "no round before the fault said how many members it had: without that nothing is known of a worker "
+                  "that tells of no round", "a group `members` in the others' `progress`")
+    return round(median(counted))
 
 
 def _counted(history: History, learner: str, incarnation: int, since: float) -> Merge | Received | None:

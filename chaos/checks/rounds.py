@@ -11,6 +11,7 @@ from diloco_chaos.chaos.checks.base import (
     at_least,
     at_most,
     check,
+    members,
     need,
     need_before,
     violations,
@@ -20,7 +21,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step
+from diloco_chaos.harness.record.tape.events import Exit, Spawn, Step
 
 _MOMENT_S = 0.05
 _FEW = 5
@@ -68,12 +69,12 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     one of them says."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
-    counted = [(_members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
+    counted = [(members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
-    few = [(members, merge) for members, merge in counted if members < bound.at_least]
-    fewest = min(members for members, _ in counted)
+    few = [(count, merge) for count, merge in counted if count < bound.at_least]
+    fewest = min(count for count, _ in counted)
     return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
-                   [line(f"round {merge.round} at ", merge.t, f" had {members}") for members, merge in sorted(
+                   [line(f"round {merge.round} at ", merge.t, f" had {count}") for count, merge in sorted(
                        few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
@@ -155,10 +156,5 @@ def _made(history: History, start: float, end: float) -> int:
         whose = "" if history.plan.cluster.blocking else merge.contributions[0].learner
         if merge.step > newest.get(whose, -1):
             newest[whose] = merge.step
-            made += _members(merge) if start <= merge.t < end else 0
+            made += members(merge) if start <= merge.t < end else 0
     return made
-
-
-def _members(merge: Merge) -> int:
-    """Return how many members took part in a round."""
-    return max(len(merge.contributions), *(part.members or 0 for part in merge.contributions))

@@ -122,6 +122,12 @@ class FailpointPassed(Event):
     count: int
 
 
+class StaleRound(Event):
+    """A process of a command told of a round, though its successor had been started: the first twenty."""
+
+    round: int
+
+
 class Refused(Event):
     """A message that was not taken."""
 
@@ -782,8 +788,8 @@ class Machine(Event):
 
 
 AnyEvent = (
-    Start | Failpoint | FailpointPassed | Refused | RefusedFrame | PartialFrame | Exit | Failed | RefusedCheckpoint
-    | Finished | NotSaved | Warning
+    Start | Failpoint | FailpointPassed | StaleRound | Refused | RefusedFrame | PartialFrame | Exit | Failed
+    | RefusedCheckpoint | Finished | NotSaved | Warning
     | Imported | Step | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected | Superseded
     | Reset | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic

@@ -307,6 +307,10 @@ class Trainer(ABC):
         """Return whether a node has promised to take along, when it ends, what it has started."""
         return False
 
+    def is_silent(self, node: str) -> bool:
+        """Return whether a node trains and tells of no round: what others say of a round's members is about it, too."""
+        return False
+
     @property
     def writers(self) -> Sequence[str]:
         """Nodes that write the event log themselves."""

@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.round_reports import Lint
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
-_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",
+_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "join", "limit_writes", "write_limit",
                         "power_loss", "clock_jump", "full_disk", "restart_links", "restart_engine"})
 _OF_STATE = frozenset({"corrupt", "truncate", "delete"})
 
@@ -72,6 +72,10 @@ class Commands(Trainer):
         """Return whether the node's kind says `left_behind: fail`."""
         spec = self.settings.kind_of(node)
         return spec is not None and spec.left_behind == "fail"
+
+    def is_silent(self, node: str) -> bool:
+        """Return whether the node's kind says `worker: silent`."""
+        return node in self.settings.silent
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""

@@ -164,8 +164,8 @@ class NodeKind(InContainer):
     """The command. `{...}` stands for something: docs/any-trainer.md."""
     count: int | None = Field(None, ge=1, le=_MOST_NODES)
     """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
-    worker: bool = False
-    """It trains: its rounds are counted."""
+    worker: bool | Literal["silent"] = False
+    """It trains: its rounds are counted. `silent`: it tells of none, and what others say of `members` counts."""
     listens: bool = False
     """It has a port, `{port}`, and others may name it."""
     port: int = Field(0, ge=0, le=65535)
@@ -250,6 +250,11 @@ class ToldBy(_Part):
         """Return whether there may be a loss."""
         return self.log is None or "loss" in compiled(self.log).groupindex
 
+    @property
+    def tells_members(self) -> bool:
+        """Return whether there may be a number of members."""
+        return self.log is None or "members" in compiled(self.log).groupindex
+
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
         """Return the place where these nodes report their rounds."""
         keys = {str(what): key for what, key in self.keys.items()} or ({"batch": "batch"} if self.written else {})
@@ -308,7 +313,8 @@ class CommandSettings(SimpleSettings):
         """M follows from the nodes."""
         if not isinstance(given, dict) or not isinstance(given.get("nodes"), dict):
             return given
-        workers = sum(_count(kind) for kind in given["nodes"].values() if isinstance(kind, dict) and kind.get("worker"))
+        kinds = [kind for kind in given["nodes"].values() if isinstance(kind, dict)]
+        workers = sum(_count(kind) for kind in kinds if kind.get("worker") is True)
         workers = max(1, min(workers, _MOST_NODES))
         if given.get("learners", workers) != workers:
             raise MisfitError(Misfit("learners", "learners: there are as many as nodes with `worker: true`, "
@@ -350,7 +356,12 @@ class CommandSettings(SimpleSettings):
     @property
     def names(self) -> list[str]:
         """Return the names of the workers."""
-        return [name for kind, spec in self.nodes.items() if spec.worker for name in spec.names(kind)]
+        return [name for kind, spec in self.nodes.items() if spec.worker is True for name in spec.names(kind)]
+
+    @property
+    def silent(self) -> list[str]:
+        """Return the names of the workers that tell of no round."""
+        return [name for kind, spec in self.nodes.items() if spec.worker == "silent" for name in spec.names(kind)]
 
     @property
     def all_nodes(self) -> list[str]:
@@ -494,6 +505,10 @@ class CommandSettings(SimpleSettings):
                                  "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
         for place, why in self.alone.mistakes() if self.alone is not None else ():
             yield (_BASELINE, *place[2:]), f"baseline: {why}"
+        if self.silent and not any(entry.tells_members for entry in self.progress if self._of(entry.node)):
+            yield ("progress",) if self.progress else ("nodes",), (
+                f"nobody says how many take part in a round, so {', '.join(self.silent)} can't be judged: add a group "
+                f"`(?P<members>\\d+)` to a `log` of the others")
         reporting = {node for entry in self.progress for node in self._of(entry.node)}
         if silent := [name for name in self.names if name not in reporting]:
             yield (("progress",) if self.progress else ("nodes",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from diloco_chaos.harness.record.tape.events import (
     Failpoint,
     FailpointPassed,
     Spawn,
+    StaleRound,
     Start,
     Steady,
     Warning,
@@ -32,6 +34,7 @@ from diloco_chaos.harness.trainers.commands.timing import Bursts, Stamps
 from diloco_chaos.harness.trainers.core.log_lines import Line
 from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
 
+_MOST_STALE = 20
 _MOST_WARNINGS = 20
 """Of a node: of what comes after them one line of its log more or less tells nothing new."""
 
@@ -67,6 +70,7 @@ class LogWitness:
                         for identity, _, size in present(*self._path(source, node, 0))}
         self._out: dict[tuple[str, int], Any] = {}
         self._warned: dict[str, set[str]] = {}  # node -> kinds of problems
+        self._stale: Counter[tuple[str, int]] = Counter()  # rounds of those whose successor had been started
 
     def on_event(self, event: Event, t: float) -> None:
         """The harness recorded something; what follows from it is recorded at `t`, which is later."""
@@ -76,6 +80,8 @@ class LogWitness:
             self._write([Start(role=role).stamped(t, node, incarnation)])
             if node in self._workers:
                 self._since[event.process] = event.t
+                for before in [process for process in self._running if process[0] == node]:
+                    self._read(*before, t)  # what it told before it had a successor
                 self._follow(node, incarnation)
                 self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
@@ -167,7 +173,11 @@ class LogWitness:
             if reader.stamps.problem is not None:
                 yield from self._problem(node, incarnation, reader.stamps.problem, text.t)
             self._since[node, incarnation] = t
-            yield from self._rounds.on_report(node, incarnation, self._numbering[node].numbered(told), t)
+            told = self._numbering[node].numbered(told)
+            if any(other[0] == node and other[1] > incarnation for other in self._followed):
+                yield from self._told_late(node, incarnation, told.round, t)
+            else:
+                yield from self._rounds.on_report(node, incarnation, told, t)
 
     def _problem(self, node: str, incarnation: int, problem: Problem, t: float) -> Iterator[Event]:
         """Yield a warning for what a node's log has for the first time."""
@@ -175,6 +185,12 @@ class LogWitness:
         if problem.kind not in warned and len(warned) < _MOST_WARNINGS:
             warned.add(problem.kind)
             yield Warning(reason=problem.text, kind=problem.kind).stamped(t, node, incarnation)
+
+    def _told_late(self, node: str, incarnation: int, number: int, t: float) -> Iterator[Event]:
+        """Yield that a process tells of rounds beside its successor; they are no rounds of the run."""
+        self._stale[node, incarnation] += 1
+        if self._stale[node, incarnation] <= _MOST_STALE:
+            yield StaleRound(round=number).stamped(t, node, incarnation)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:

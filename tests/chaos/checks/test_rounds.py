@@ -49,6 +49,43 @@ def history(events, checks="{}", shared=True, rounds=9):
     return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
+def quiet(*after):
+    """A run of which one of two workers is silent and was killed; rounds later have so many members by the word of the
+    other, None: it does not say."""
+    trainer = {"kind": "commands", "rounds": 99, "nodes": {
+        "w": {"run": "ls", "worker": True}, "q": {"run": "ls", "worker": "silent"}},
+        "progress": [{"node": "w", "written": True}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"
+                        "faults: [{kill: q, at: 2s, restart_after: 1s}]\nchecks: {reintegration: {within: 2s}}\n"), 0)
+    told = [2] * 20 + [1] * 10 + list(after)
+    merges = [an_event(index / 10, "rounds", 0, "merge", {
+        "round": index, "step": index, "version": index, "contributions": [
+            {"learner": "w", "incarnation": 0, "members": count}]}) for index, count in enumerate(told)]
+    fault = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+             an_event(2.0, "harness", 0, "injecting", {"fault": "f1", "kind": "kill", "targets": ["q"]}),
+             an_event(2.0, "harness", 0, "injected", {"fault": "f1"}),
+             an_event(2.0, "harness", 0, "exit", {"target": "q", "incarnation": 0, "status": -9, "killed": True}),
+             an_event(3.0, "harness", 0, "spawn", {"target": "q", "incarnation": 1})]
+    return CHECKS["reintegration"](History(plan, Tape(sorted([*merges, *fault], key=lambda event: event.t))))
+
+
+def test_a_silent_worker_is_back_with_the_first_round_of_as_many_members():
+    finding = quiet(1, 1, 2, 2)
+    assert finding.holds
+    assert text(finding.evidence[0]) == "q.1 started at 3.00 s, and the next round of 2 members was at 3.20 s"
+
+
+def test_a_silent_worker_that_never_comes_back_fails():
+    finding = quiet(*[1] * 40)
+    assert not finding.holds
+    assert text(finding.evidence[0]) == "q.1 started at 3.00 s and no round had 2 members after that"
+
+
+def test_of_a_silent_worker_in_a_run_that_ends_too_soon_nothing_is_known():
+    with pytest.raises(Unknown):
+        quiet(1, 1)
+
+
 def test_rounds_that_go_on_lose_nothing():
     assert found(("w-1", 0, 1), ("w-2", 0, 1), ("w-1", 0, 2), ("w-1", 1, 2), ("w-1", 1, 5)).holds
 

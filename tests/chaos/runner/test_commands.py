@@ -32,6 +32,7 @@ from diloco_chaos.harness.record.tape.events import (
     Merge,
     Observed,
     Sighted,
+    StaleRound,
     Steady,
     Step,
     Warning,
@@ -255,6 +256,39 @@ def test_what_is_kept_lives_until_the_run_is_over(tmp_path, mark):
     assert audience.sleeping == [["sleep", "1000"]] * 2, "that of worker-2, and what worker-1 has left behind"
     assert "lives until the run is over" in result.history.tape.of(Warning, node="harness")[0].reason
     assert not carrying(mark)
+
+
+QUIET = {"quiet": {"worker": "silent", "run": f"{{python}} {TOY} worker {{hub}}"}}
+
+
+def test_a_worker_that_tells_of_no_round_has_come_back_when_the_others_have_as_many_members_again(run_toy):
+    result = run_toy("{kill: quiet, at: 1s, restart_after: 500ms}", nodes=QUIET)
+    [verdict] = [one for one in result.judgement.checks if one.name == "reintegration"]
+    assert verdict.verdict == "passed"
+    assert re.search(r"quiet\.1 started at [\d.]+ s, and the next round of 3 members was at", verdict.evidence[0])
+    assert not result.history.tape.of(Step, node="quiet")
+
+
+def test_a_worker_that_tells_of_no_round_and_stays_outside_fails(run_toy):
+    once = f"f=$0.there; if [ -e $f ]; then sleep 100; else touch $f; exec $1 {TOY} worker $2; fi"
+    result = run_toy("{kill: quiet, at: 1s, restart_after: 100ms}", rounds=450, nodes={"quiet": {
+        "worker": "silent", "run": f"sh -c '{once}' {{run}}/once {{python}} {{hub}}"}})
+    [verdict] = [one for one in result.judgement.checks if one.name == "reintegration"]
+    assert verdicts(result)["reintegration"] == "failed"
+    assert any("no round had 3 members after that" in words for words in verdict.evidence)
+
+
+def test_a_worker_that_tells_of_no_round_is_refused_where_nobody_tells_of_members():
+    with pytest.raises(ScenarioError, match="nobody says how many take part in a round, so quiet can't be judged"):
+        frozen(nodes=QUIET, expression=r"round=(?P<round>\d+)")
+
+
+def test_a_worker_that_goes_on_beside_its_successor_fails(run_toy):
+    result = run_toy("{zombie: worker-1, at: 1s, for: 300ms}", rounds=160)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "failed"
+    assert "worker-1.0 came back and went on to train beside worker-1.1: it told of round" in verdict.evidence[0]
+    assert {event.inc for event in result.history.tape.of(StaleRound, node="worker-1")} == {0}
 
 
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
