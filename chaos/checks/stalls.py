@@ -70,9 +70,10 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
+    none = f"no {_made(history)} "
     return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}",
                    at_least(f"{bound.at_least:.0%}"),
-                   [line(f"no {_made(history)} ", "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
+                   [line(none, "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
                          "from ", gap.start, " to ", gap.end, f", which is {show_seconds(late)} more than the allowed "
                          f"{show_seconds(gap.allowed)}") for late, gap in down[:3]],
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])

@@ -34,9 +34,8 @@ def after_load(change: Callable[[Any], object]) -> None:
 
 def forget_moments(model: Any) -> None:
     """AdamW begins with moments of zero, and the schedule goes on."""
-    optimizer = model.optimizer
-    for variable in optimizer.variables:
-        if variable not in (optimizer.iterations,) and variable.shape:
+    for variable in model.optimizer.variables:
+        if variable.shape:  # the number of steps and the learning rate have none
             variable.assign(variable * 0)
 
 

@@ -11,8 +11,8 @@ from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum", "restarts", "none_left_out",
-          "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once"}
+OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "resumed", "round_quorum", "restarts",
+          "none_left_out", "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once"}
 """About the quadratic model, longer silences, and trainers whose workers number their rounds."""
 
 
