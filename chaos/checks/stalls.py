@@ -48,7 +48,7 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     gaps = sorted(_gaps(history, bound, history.merges), reverse=True,
                   key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
     worst = gaps[0]
-    words = line("no merge from ", worst.start, " to ", worst.end)
+    words = line(f"no {_made(history)} from ", worst.start, " to ", worst.end)
     if worst.counted < worst.end - worst.start:
         words = line(words, f", of which {show_seconds(worst.counted)} while enough were there to merge")
     longest, allowed = beside(worst.counted, worst.allowed)
@@ -70,18 +70,24 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
+    none = f"no {_made(history)} "
     return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}",
                    at_least(f"{bound.at_least:.0%}"),
-                   [line("no merge ", "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
+                   [line(none, "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
                          "from ", gap.start, " to ", gap.end, f", which is {show_seconds(late)} more than the allowed "
                          f"{show_seconds(gap.allowed)}") for late, gap in down[:3]],
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 
+def _made(history: History) -> str:
+    """Return what a run of this trainer is counted in, for people."""
+    return "round" if history.plan.trainer.counting.unit == "rounds" else "merge"
+
+
 def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]:
     """Return the times from one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
-    need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
+    need(len(gaps) > _LEAST_GAPS, f"there are no {_made(history)}s after the steady state")
     if history.plan.checks.excuses_outages:
         availability = Availability(history)
         return [_excused(history, bound, availability, *gap) for gap in gaps]

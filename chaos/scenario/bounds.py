@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.profiles import expanded
 from diloco_chaos.harness.base.units import Part, Seconds, Share
 
 NEVER_OFF = frozenset({"faults_verified", "all_undone"})
@@ -60,6 +61,15 @@ class Restarts(_Bound):
     most: int | None = Field(None, ge=0)
     """So often may a node's scheduler start it again; None: as often as it likes, unless the same end comes again and
     again."""
+
+
+class Resumed(_Bound):
+    """resumed."""
+
+    rounds: int | None = Field(None, ge=0)
+    """So many rounds may be made again; None: any number, as long as it does not begin anew."""
+    starts: float = Field(5.0, gt=0)
+    """Until its first new round a process may take so many times as long as the first process did until its first."""
 
 
 class Goodput(_Bound):
@@ -196,6 +206,7 @@ class Bounds(_Bound):
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
     rounds_never_go_back: LostRounds = LostRounds()
+    resumed: Resumed | None = None
     round_quorum: RoundQuorum | None = None
     losses_are_numbers: LossesAreNumbers = LossesAreNumbers()
     rounds_repeat: RoundsRepeat = RoundsRepeat()
@@ -217,7 +228,7 @@ class Bounds(_Bound):
         document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
-                                        ("round_quorum", None), ("restarts", {"most": None}),
+                                        ("round_quorum", None), ("resumed", None), ("restarts", {"most": None}),
                                         *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
                                         ("switched_off", []), ("switched_off", ()), ("same_as_uninterrupted", None))
                 and (key not in _ASKED_FOR or key in self.model_fields_set)}
@@ -249,6 +260,7 @@ class Bounds(_Bound):
         """What is under another package's name is that package's to understand: it has to know the name."""
         if not isinstance(value, dict):
             return value
+        value = expanded(value)
         off = [name for name, content in value.items() if name in CHECKS and (content == "off" or content is False)]
         if rests := [name for name in off if name in NEVER_OFF]:
             raise ValueError(f"{rests[0]} can't be switched off: what the other checks say rests on it")

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
+from diloco_chaos.chaos.scenario.profiles import as_mapping
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.record.storage.files import bytes_of
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN
@@ -92,7 +93,8 @@ def plain(value: Any, file: Path | str) -> dict[str, Any]:
 
 def settled(document: dict[str, Any]) -> dict[str, Any]:
     """`trainer: {kind: commands, nodes: ...}` says both which trainer it is and what its settings are, as `trainer:
-    commands` and `cluster: {nodes: ...}` do."""
+    commands` and `cluster: {nodes: ...}` do; `checks: NAME` is `checks: {profile: NAME}`."""
+    document = as_mapping(document)
     trainer = document.get("trainer")
     if not isinstance(trainer, dict):
         return document

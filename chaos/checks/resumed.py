@@ -1,0 +1,116 @@
+"""Does a job that ended go on from a checkpoint? For trainers whose workers number their rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_most, check, longer, need
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.bounds import Resumed
+from diloco_chaos.harness.base.lines import Line, line
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Spawn, Step
+
+_LEAST_S = 10.0
+"""What a start takes at most on any machine, if the first one took less."""
+_REMAKING = 2.0
+"""Rounds that are made again may take so many times as long as they did."""
+
+
+class _Start(NamedTuple):
+    """A process of a worker, after others of it."""
+
+    spawn: Spawn
+    newest: int
+    """Round that its predecessors had come to."""
+    steps: list[Step]
+    until: float
+    """When its successor was started, or the run ended."""
+    last: bool
+    """Whether it had no successor."""
+    first: Step
+    """The first round of all of them."""
+    took_s: float
+    """Seconds from the start of the process that told it until then."""
+
+    @property
+    def again(self) -> int:
+        """Rounds that were made again; 0 where it told none."""
+        return max(0, self.newest + 1 - self.steps[0].step) if self.steps else 0
+
+    @property
+    def anew(self) -> bool:
+        """Whether it began where the first of all did, though more rounds had been made."""
+        return bool(self.steps) and self.steps[0].step <= self.first.step < self.newest
+
+    @property
+    def new(self) -> Step | None:
+        """The first round that none of its predecessors had made."""
+        return next((step for step in self.steps if step.step > self.newest), None)
+
+
+@check(Resumed, needs={"sound run", "rounds"}, unverified="judged")
+def resumed(history: History, bound: Resumed) -> Finding | None:
+    """A process that is started again goes on from a checkpoint: it does not begin anew, and comes to a round that was
+    not made before in a few times the time that the first start took."""
+    starts = [start for worker in history.plan.cluster.names for start in _starts(history, worker)]
+    judged = [start for start in starts if start.new or start.last]
+    if not judged:
+        return None
+    wrong: list[Line] = []
+    late: list[Late] = []
+    for start in judged:
+        if start.again > bound.rounds if bound.rounds is not None else start.anew:
+            wrong.append(_line(start, "began anew" if start.anew else f"began with round {start.steps[0].step}",
+                               start.steps[0].t, f", when round {start.newest} had been told"))
+        elif excess := _too_long(history, start, bound):
+            late.append(excess)
+            wrong.append(_line(start, "had come to no new round", excess.end))
+    again = max(start.again for start in judged)
+    longest = max((start.new.t if start.new else start.until) - start.spawn.t for start in judged)
+    went_on = [_line(start, f"went on from round {start.steps[0].step - 1}", start.steps[0].t,
+                     f", and came to round {start.new.step} at ", start.new.t) for start in judged if start.new]
+    return Finding(not wrong, f"{len(starts)} restart{'s' * (len(starts) > 1)}, {again} rounds made again, a new one "
+                              f"after {show_seconds(longest)}",
+                   "from a checkpoint" if bound.rounds is None else at_most(f"{bound.rounds} rounds made again"),
+                   wrong[:5] or went_on[:5], late if len(late) == len(wrong) else [],
+                   [] if bound.rounds is None else [Figure(value=again, limit=bound.rounds, unit="rounds")])
+
+
+def _starts(history: History, worker: str) -> Iterator[_Start]:
+    """Yield the processes of a worker that were started when rounds had been told."""
+    spawns = sorted((event for event in history.tape.of(Spawn, node="harness") if event.target == worker),
+                    key=lambda event: event.t)
+    first: Step | None = None
+    newest, took_s = 0, 0.0
+    for index, spawn in enumerate(spawns):
+        steps = list(history.steps.get((worker, spawn.incarnation), ()))
+        if first is not None:
+            last = index + 1 == len(spawns)
+            until = history.end if last else spawns[index + 1].t
+            yield _Start(spawn, newest, steps, until, last, first, took_s)
+        elif steps:
+            first, took_s = steps[0], steps[0].t - spawn.t
+        newest = max(newest, *(step.step for step in steps), 0)
+
+
+def _too_long(history: History, start: _Start, bound: Resumed) -> Late | None:
+    """Return the time in which a process should have come to a new round and had not; None where it came in time.
+
+    Raises:
+        Unknown: the run ended before.
+    """
+    limit = max(_LEAST_S, bound.starts * start.took_s)
+    limit += _REMAKING * start.again * history.step_time(start.spawn.target)
+    end = start.new.t if start.new else start.until
+    if end - start.spawn.t > limit:
+        return Late(start.spawn.t, end, limit)
+    need(start.new or start.newest >= history.plan.cluster.budget_tokens > 0,
+         f"{start.spawn.target}.{start.spawn.incarnation} had come to no new round when the run ended", longer(history))
+    return None
+
+
+def _line(start: _Start, what: str, moment: float, *rest: str | float) -> Line:
+    name = f"{start.spawn.target}.{start.spawn.incarnation}"
+    return line(f"{name} started at ", start.spawn.t, f", {what} at ", moment, *rest)

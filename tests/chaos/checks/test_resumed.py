@@ -1,0 +1,92 @@
+"""A job that is started again goes on from a checkpoint, in a few times the time of its first start."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diloco_chaos.chaos.checks.base import Unknown
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.base.lines import text
+from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
+
+START_S = 2.0
+
+
+def found(*processes, end=None, bound="{}", rounds=200):
+    """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
+    `START_S` after its start, and then ten a second."""
+    events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
+    for incarnation, (start, numbers) in enumerate(processes):
+        events.append(an_event(start, "harness", 0, "spawn", {"target": "w", "incarnation": incarnation, "pid": 1}))
+        events += [an_event(start + START_S + index / 10, "w", incarnation, "step", {"step": number, "tokens": 0})
+                   for index, number in enumerate(numbers)]
+    last = max(event.t for event in events)
+    events.append(an_event(last if end is None else end, "harness", 0, "end", {"outcome": "finished"}))
+    trainer = {"kind": "commands", "rounds": rounds, "nodes": {"w": {"run": "python3 -c 1", "worker": True}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {{resumed: {bound}}}\n"), 0)
+    return CHECKS["resumed"](History(plan, Tape(sorted(events, key=lambda event: event.t))))
+
+
+def test_a_job_that_goes_on_from_a_checkpoint_passes():
+    finding = found((0, range(1, 36)), (10, range(21, 60)))
+    assert (finding.holds, finding.measured) == (True, "1 restart, 15 rounds made again, a new one after 3.5 s")
+    assert text(finding.evidence[0]) == ("w.1 started at 10.00 s, went on from round 20 at 12.00 s, and came to round "
+                                         "36 at 13.50 s")
+
+
+def test_a_job_that_was_never_started_again_is_not_judged():
+    assert found((0, range(1, 36))) is None
+
+
+def test_a_job_that_begins_anew_fails():
+    finding = found((0, range(1, 36)), (10, range(1, 60)))
+    assert not finding.holds
+    assert "began anew at 12.00 s, when round 35 had been told" in text(finding.evidence[0])
+
+
+def test_a_job_may_begin_anew_where_so_many_rounds_may_be_made_again():
+    assert found((0, range(1, 6)), (10, range(1, 60)), bound="{rounds: 5}").holds
+
+
+def test_more_rounds_made_again_than_may_be_fail():
+    assert found((0, range(1, 36)), (10, range(21, 60)), bound="{rounds: 15}").holds
+    finding = found((0, range(1, 36)), (10, range(20, 60)), bound="{rounds: 15}")
+    assert (finding.holds, str(finding.bound)) == (False, "≤ 15 rounds made again")
+
+
+def test_a_start_that_takes_much_longer_than_the_first_fails():
+    assert not found((0, range(1, 36)), (10, ()), end=31).holds
+
+
+def test_a_start_that_had_no_time_to_come_to_a_new_round_is_not_known():
+    with pytest.raises(Unknown, match="had come to no new round when the run ended"):
+        found((0, range(1, 36)), (10, ()), end=13)
+
+
+def test_a_process_that_ended_before_its_successor_went_on_does_not_count():
+    assert found((0, range(1, 36)), (10, ()), (15, range(21, 60))).holds
+
+
+def test_a_process_started_when_all_rounds_were_made_has_none_to_make():
+    assert found((0, range(1, 36)), (10, ()), end=13, rounds=35).holds
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=5))
+def test_what_goes_on_holds_however_often_and_wherever_it_was_killed(deaths):
+    newest, processes, moment = 40, [(0.0, range(1, 41))], 10.0
+    for made, back in deaths:
+        first = max(2, newest + 1 - back)
+        processes.append((moment, range(first, newest + made + 1)))
+        newest, moment = newest + made, moment + 20
+    finding = found(*processes, rounds=1000)
+    assert finding.holds
+    assert finding.measured.startswith(f"{len(deaths)} restart")
