@@ -11,16 +11,10 @@ from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
-<<<<<<< HEAD
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum", "restarts", "none_left_out",
-          "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once", "left_behind",
+OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "resumed", "round_quorum", "restarts",
+          "none_left_out", "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once", "left_behind",
           "same_as_uninterrupted"}
 """About the quadratic model, longer silences, trainers whose workers number their rounds, and nodes of commands."""
-=======
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "resumed", "round_quorum", "restarts",
-          "none_left_out", "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once"}
-"""About the quadratic model, longer silences, and trainers whose workers number their rounds."""
->>>>>>> ebacdfe0b4351da7114f2bed62e45d9439a89a21
 
 
 def test_every_check_has_its_say_in_a_run_with_every_kind_of_fault(storm):
