@@ -179,7 +179,8 @@ class References:
         workers = {worker: _points(reports) for worker, reports in
                    run.plan().trainer.workers_losses(run.tape()).items()}
         reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers, rounds=_rounds(run),
-                              wall=run.tape().events[-1].t, merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
+                              wall=run.tape().events[-1].t,
+                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")
         RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
         kept.rename(folder)  # whole or not at all
