@@ -171,7 +171,7 @@ def same_as_uninterrupted(history: History, bound: SameAsUninterrupted) -> Findi
 # -- members of one round ----------------------------------------------------------------------------------------------
 
 _USUAL, _LEAST, _STRETCH, _STRETCHES, _AROUND = 10, 5, 10, 20, 3
-_MOST_OF_IT = 0.8
+_MOST_OF_IT, _NOTHING = 0.8, 1e-9
 """Share of a stretch in which a worker is as far from the others as it is said to be."""
 _BEYOND, _WITHOUT_BEFORE, _OF_THE_FIRST, _ROUNDED = 4.0, 6.0, 0.05, 1e-3
 _OF_A_MEDIAN = 1.25
@@ -194,7 +194,7 @@ class _Beside(NamedTuple):
     @property
     def gap(self) -> float:
         """Return how much larger its own is, as a share of the level."""
-        return (self.own - self.others) / self.level if self.level else math.copysign(math.inf, self.own - self.others)
+        return (self.own - self.others) / max(self.level, _NOTHING)
 
 
 @check(MembersAgree, needs={"rounds"}, unverified="judged")
@@ -268,7 +268,8 @@ def _distance(stretch: Sequence[_Beside], before: Sequence[_Beside], mine: Seque
     early = _OF_THE_FIRST * mine[0].level / level if level else 0.0
     distance: float = gap / max(_WITHOUT_BEFORE * within, chance / len(stretch) ** 0.5, early, _ROUNDED)
     if len(before) >= _USUAL and stretch[0].t > before[-1].t:
-        usual, chance = median(each.gap for each in before), chance * math.sqrt(1 / len(stretch) + 1 / len(before))
+        usual = median(each.gap for each in before)
+        chance = math.hypot(chance / len(stretch) ** 0.5, chance / len(before) ** 0.5)
         change = abs(_mostly([each.gap - usual for each in stretch]))
         distance = max(distance, change / max(within, chance, early, _ROUNDED))
         if all(each.gap == 0 for each in before) and all(each.gap != 0 for each in stretch):

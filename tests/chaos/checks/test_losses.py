@@ -208,6 +208,12 @@ def test_a_member_whose_data_were_always_harder_holds():
     assert members(lambda worker, number: (1.0 + worker / 2) / (number + 1) ** 0.5).holds
 
 
+@pytest.mark.parametrize("level", [0.0, -3.0, 1e-30])
+def test_losses_of_nothing_and_below_are_compared_as_well(level):
+    assert members(lambda worker, _: level).holds
+    assert not members(lambda worker, _: level + 50 * (worker == 2)).holds
+
+
 def test_workers_that_make_rounds_alone_are_not_compared():
     assert members(lambda worker, _: float(worker ** 9), shared=False) is None
     assert members(lambda worker, _: None) is None
