@@ -104,7 +104,7 @@ def test_a_worker_that_is_killed_comes_back_and_counts(run_toy):
     result = run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", child="CHILD")
     assert set(verdicts(result)) == {
         "no_global_stall", "self_healing", "reintegration", "blast_radius", "uptime", "rounds_never_go_back",
-        "none_left_out", "no_unplanned_exit", "faults_verified", "all_undone"}
+        "none_left_out", "losses_are_numbers", "members_agree", "no_unplanned_exit", "faults_verified", "all_undone"}
     assert {verdicts(result)[name] for name in ("reintegration", "rounds_never_go_back", "no_unplanned_exit",
                                                 "faults_verified", "all_undone")} == {"passed"}
     assert {len(event.contributions) for event in result.history.tape.of(Merge)[-6:-1]} == {2}

@@ -64,8 +64,9 @@ def main(run, settings, tied, toxiproxy):
     with cleanup_guard() as undo_log:
         site = LocalSite(run, lambda event: None, undo_log, toxiproxy=toxiproxy)
         cluster = Cluster(site)
-        cluster.start([node("syncer", "{listen}", listens=True, state="state"),
-                       node("learner-1", "", connects_to="syncer"), node("learner-2", "", connects_to="syncer")])
+        nodes = [node("syncer", "{listen}", listens=True, state="state"),
+                 *(node(f"learner-{number}", "", connects_to="syncer") for number in (1, 2, 3))]
+        cluster.start(nodes[:3])
         sensing = None
         if settings:
             settings = {settings.pop("kind"): settings.pop("targets"), **settings}
@@ -77,7 +78,7 @@ def main(run, settings, tied, toxiproxy):
             plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": learners},
                                             "faults": [settings]})), 0)
             sensing = Sensing(plan, cluster, LiveProber(undo_log.token),
-                              {"learner-3": node("learner-3", "", connects_to="syncer")}, undo_log.token)
+                              {each.name: each for each in nodes}, undo_log.token)
             planned = plan.faults[0]
             undo_log.cause = planned.id
             planned.fault.inject(sensing.hit(planned))
