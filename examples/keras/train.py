@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -24,10 +22,11 @@ STEP_S = 0.05               # a step takes at least as long as this
 class Batches(keras.utils.PyDataset):
     """Ten batches an epoch, in another order in each."""
 
-    def __init__(self, first_epoch: int) -> None:
+    epoch = 0
+
+    def __init__(self) -> None:
         super().__init__()
         self.inputs = numpy.random.default_rng(0).normal(size=(EPOCH * 8, 16)).astype("float32")
-        self.epoch = first_epoch
 
     def __len__(self) -> int:
         return EPOCH
@@ -37,19 +36,17 @@ class Batches(keras.utils.PyDataset):
         inputs = self.inputs[order[index * 8:(index + 1) * 8]]
         return inputs, numpy.sin(inputs[:, :4])
 
-    def on_epoch_end(self) -> None:
-        """The next epoch has another order."""
-        self.epoch += 1
-
 
 class Steps(keras.callbacks.Callback):
     """Print a line for every step; Keras' own bar shows the mean since the epoch began, as this does."""
 
-    epoch = 0
+    def __init__(self, batches: Batches) -> None:
+        super().__init__()
+        self.batches, self.epoch = batches, 0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Remember which epoch it is, and have dropout begin with it: a file of weights lacks its random state."""
-        self.epoch = epoch
+        """Have data and dropout begin with the epoch: a backup has its number, but neither data nor random state."""
+        self.epoch = self.batches.epoch = epoch
         for layer in self.model.layers:
             if isinstance(layer, keras.layers.Dropout):
                 layer.seed_generator.state.assign([0, epoch])
@@ -71,16 +68,10 @@ def network() -> keras.Model:
 
 def main() -> None:
     """See the module."""
-    folder = Path(sys.argv[1])
     keras.utils.set_random_seed(0)
-    backup = keras.callbacks.BackupAndRestore(str(folder), save_freq="epoch", double_checkpoint=True)
-    network().fit(Batches(first_epoch(folder)), epochs=EPOCHS, verbose=0, shuffle=False, callbacks=[backup, Steps()])
-
-
-def first_epoch(folder: Path) -> int:
-    """The epoch with which the backup goes on: Keras restores it for the model, and not for the data."""
-    kept = folder / "training_metadata.json"
-    return int(json.loads(kept.read_text())["epoch"]) if kept.exists() else 0
+    backup = keras.callbacks.BackupAndRestore(sys.argv[1], save_freq="epoch", double_checkpoint=True)
+    batches = Batches()
+    network().fit(batches, epochs=EPOCHS, verbose=0, shuffle=False, callbacks=[backup, Steps(batches)])
 
 
 if __name__ == "__main__":

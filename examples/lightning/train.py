@@ -105,7 +105,7 @@ def main() -> None:
     """See the module."""
     folder = Path(sys.argv[1])
     lightning.seed_everything(0)
-    checkpoints = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=20, save_top_k=-1, save_last="link")
+    checkpoints = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=20, save_top_k=-1, save_last=True)
     trainer = lightning.Trainer(
         accelerator="cpu", devices=1, max_steps=STEPS, logger=False, enable_progress_bar=False,
         enable_model_summary=False, callbacks=[RandomState(), Steps(), checkpoints])

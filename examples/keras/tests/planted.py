@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ keras = train.keras
 FOLDER = Path(sys.argv[2])
 BUG = sys.argv[1]
 AGAIN = (FOLDER / "training_metadata.json").exists()
-first_epoch, begin, show = train.first_epoch, train.Steps.on_epoch_begin, train.Steps.on_train_batch_end
+begin, show = train.Steps.on_epoch_begin, train.Steps.on_train_batch_end
 load = keras.callbacks.BackupAndRestore._load_model
 
 
@@ -75,6 +76,19 @@ def batch_again(self: train.Batches, index: int) -> Any:
         self.epoch = now
 
 
+def other_data(by: int) -> None:
+    """The data are those of another epoch."""
+    def replaced(self: train.Steps, epoch: int, logs: Any = None) -> None:
+        begin(self, epoch)
+        self.batches.epoch += by
+    train.Steps.on_epoch_begin = replaced
+
+
+def without_dropout(self: train.Steps, epoch: int, logs: Any = None) -> None:
+    """Only the data begin with the epoch."""
+    self.epoch = self.batches.epoch = epoch
+
+
 item = train.Batches.__getitem__
 
 
@@ -86,9 +100,9 @@ def half(self: train.Batches, index: int) -> Any:
 def plant(bug: str) -> None:
     """Put one bug into the trainer."""
     if bug == "data order not resumed":
-        train.first_epoch = lambda folder: 0
+        other_data(-json.loads((FOLDER / "training_metadata.json").read_text())["epoch"] if AGAIN else 0)
     elif bug == "seeded anew at each start":
-        train.first_epoch = lambda folder: os.getpid() + first_epoch(folder)
+        other_data(os.getpid())
     elif bug == "gradient accumulation lost":
         train.Batches.__getitem__ = half if AGAIN else item
     elif bug == "optimizer not restored":
@@ -98,7 +112,7 @@ def plant(bug: str) -> None:
     elif bug == "warm-up again":
         after_load(set_iterations(0))
     elif bug == "random state not restored":
-        train.Steps.on_epoch_begin = lambda self, epoch, logs=None: setattr(self, "epoch", epoch)
+        train.Steps.on_epoch_begin = without_dropout
     elif bug == "NaN after the restart":
         after_load(ruin)
     elif bug == "weights of an older checkpoint":
