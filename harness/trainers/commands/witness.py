@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.timing import Bursts, Stamps
 from diloco_chaos.harness.trainers.core.log_lines import Line
 from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
+from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 _MOST_STALE = 20
 _MOST_WARNINGS = 20
@@ -61,6 +62,8 @@ class LogWitness:
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
         self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.target)
+        self._shared = settings.shared
+        self._reports: dict[tuple[str, int], deque[tuple[RoundReport, float]]] = {}  # which are not counted yet
         together = Numbering()
         self._numbering = {node: together if settings.shared else Numbering() for node in self._workers}
         self._followed: dict[tuple[str, int], list[Followed[_Reader]]] = {}
@@ -82,10 +85,12 @@ class LogWitness:
                 self._since[event.process] = event.t
                 for before in [process for process in self._running if process[0] == node]:
                     self._read(*before, t)  # what it told before it had a successor
+                self._write(self._counted())
                 self._follow(node, incarnation)
                 self._write(self._rounds.on_start(node, incarnation, t))
         elif isinstance(event, Exit) and event.target in self._workers:
             self._read_to_the_end(event.process, t)
+            self._write(self._counted())
             self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
         self._flush()
 
@@ -97,6 +102,7 @@ class LogWitness:
                 self._write([Failed(reason=why).stamped(t, *ended.process)])
         for node, incarnation in sorted(self._running):
             self._read(node, incarnation, t)
+        self._write(self._counted())
         self._write(self._rounds.on_time(t))
         self._flush()
 
@@ -177,7 +183,17 @@ class LogWitness:
             if any(other[0] == node and other[1] > incarnation for other in self._followed):
                 yield from self._told_late(node, incarnation, told.round, t)
             else:
-                yield from self._rounds.on_report(node, incarnation, told, t)
+                self._reports.setdefault((node, incarnation), deque()).append((told, t))
+
+    def _counted(self) -> Iterator[Event]:
+        """Yield the events of what was reported since: round by round where workers finish them together, as each told
+        them in its order. Else who is read first would be rounds ahead of those who are read after it."""
+        while self._reports:
+            process = min(self._reports, key=lambda process: self._reports[process][0][0].round if self._shared else 0)
+            told, t = self._reports[process].popleft()
+            if not self._reports[process]:
+                del self._reports[process]
+            yield from self._rounds.on_report(*process, told, t)
 
     def _problem(self, node: str, incarnation: int, problem: Problem, t: float) -> Iterator[Event]:
         """Yield a warning for what a node's log has for the first time."""

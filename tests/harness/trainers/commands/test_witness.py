@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.record.tape.events import Failed, StaleRound, Step, Warning
+from diloco_chaos.harness.record.tape.events import Failed, Merge, StaleRound, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
@@ -268,6 +268,25 @@ def test_output_that_comes_in_bursts_is_told_with_the_remedy(folder):
     folder.witness.look(4.0)
     [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "bursts" in event.reason]
     assert "PYTHONUNBUFFERED" in warning.reason
+
+
+@given(looks=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=9))
+@settings(max_examples=40, deadline=None)
+def test_rounds_that_workers_finish_together_have_all_members_however_many_are_read_at_once(tmp_path_factory, looks):
+    """A harness that comes late reads many rounds of one worker, and then those of the other."""
+    folder, told, made = Folder(tmp_path_factory.mktemp("run")), {"replica-1": 0, "replica-2": 0}, 0
+    for t, (more, *ahead) in enumerate([*looks, (1, False, False)], 1):
+        made += more
+        for node, one_more in zip(told, ahead, strict=True):
+            until = max(told[node], made + one_more)
+            folder.log("".join(f"0 round={number}\n" for number in range(told[node] + 1, until + 1)), node)
+            told[node] = until
+        folder.witness.look(t / 10)
+    folder.witness.look(100.0)
+    folder.witness.close()
+    whole = min(told.values())
+    merges = [merge for merge in Tape.read(folder.path / "tape").of(Merge) if merge.round <= whole]
+    assert [len(merge.contributions) for merge in merges] == [2] * whole
 
 
 @given(data=st.data())
