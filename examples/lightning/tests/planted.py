@@ -19,10 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import train
 
 
+load = torch.load
+
+
 def changed_on_load(change: Callable[[dict[str, Any]], object]) -> None:
     """Change a checkpoint between its file and the trainer."""
-    load = torch.load
-
     def replaced(*args: Any, **kwargs: Any) -> Any:
         checkpoint = load(*args, **kwargs)
         if isinstance(checkpoint, dict) and "optimizer_states" in checkpoint:
@@ -49,7 +50,7 @@ def ruin(checkpoint: dict[str, Any]) -> None:
 def older_weights(checkpoint: dict[str, Any]) -> None:
     """Weights are those of the checkpoint before this one."""
     before = Path(sys.argv[1]) / f"step={checkpoint['global_step'] - 20}.ckpt"
-    checkpoint["state_dict"] = torch.load(before, weights_only=False)["state_dict"]
+    checkpoint["state_dict"] = load(before, weights_only=False)["state_dict"]
 
 
 def batch_again(self: train.Order, kept: dict[str, int]) -> None:
