@@ -18,7 +18,6 @@ from lightning.pytorch.trainer.connectors.checkpoint_connector import _Checkpoin
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import train
 
-
 load = torch.load
 
 
