@@ -127,7 +127,7 @@ def _machine(interferences: list[Interference], zero: float) -> list[RenderableT
              for span in sorted(interferences, key=lambda span: span.start - span.end)[:_MOST_WINDOWS]]
     if len(interferences) > _MOST_WINDOWS:
         lines.append(f"and {len(interferences) - _MOST_WINDOWS} shorter times")
-    return [_title("This machine", "had other things to do"), Text("\n".join(lines))]
+    return [_title("Interference", "what else went on on this machine"), Text("\n".join(lines))]
 
 
 def _faults(result: Result) -> list[RenderableType]:
