@@ -25,6 +25,7 @@ from diloco_chaos.harness.base.errors import UserError, all_printable, first, pr
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.record.storage.disk import STATE
 from diloco_chaos.harness.record.storage.files import bytes_of, last_lines, strange, write_whole
 from diloco_chaos.harness.record.tape.events import SCHEMA
 from diloco_chaos.harness.record.tape.reading import Tape
@@ -96,7 +97,7 @@ class RunFolder:
         missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
         if missing:
             raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
-        if odd := strange(path, "a run"):
+        if odd := strange(path, "a run", links_in=STATE):  # trainers link to the newest of their checkpoints
             raise FolderError(odd)
         folder = cls(path.resolve())
         if (schema := folder.manifest().get("tape_schema", SCHEMA)) != SCHEMA:

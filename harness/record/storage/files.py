@@ -61,17 +61,29 @@ def write_whole(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def strange(folder: Path, owner: str) -> str:
-    """Return a sentence on a link, pipe or device below `folder`, which `owner` leaves none of; empty without one."""
-    path = next(_no_files(folder), None)
+def strange(folder: Path, owner: str, links_in: str = "") -> str:
+    """Return a sentence on a link, pipe or device below `folder`, which `owner` leaves none of; empty without one.
+    `links_in`: a folder in it whose links are its owner's if they end within it, at a plain file, a folder or nothing.
+    """
+    path = next(_no_files(folder, folder / links_in if links_in else None), None)
     return "" if path is None else (f"{path}: not a plain file; {owner} leaves no links, pipes or devices in its "
                                     f"folder, so somebody else has put it there; remove it")
 
 
-def _no_files(folder: Path) -> Iterator[Path]:
+def _no_files(folder: Path, linked: Path | None) -> Iterator[Path]:
     for above, names, files in os.walk(folder):
         for name in (*names, *files):
             entry = Path(above, name)
             with suppress(FileNotFoundError):  # its writer has removed it
-                if not (stat.S_ISDIR(mode := entry.lstat().st_mode) or stat.S_ISREG(mode)):
+                if not (stat.S_ISDIR(mode := entry.lstat().st_mode) or stat.S_ISREG(mode)
+                        or (linked is not None and stat.S_ISLNK(mode) and _ends_within(entry, linked))):
                     yield entry
+
+
+def _ends_within(link: Path, folder: Path) -> bool:
+    try:
+        end, within = link.resolve(), folder.resolve()
+    except (OSError, RuntimeError):  # it leads around
+        return False
+    return (link.is_relative_to(folder) and end.is_relative_to(within)
+            and (end.is_file() or end.is_dir() or not end.exists()))

@@ -59,3 +59,26 @@ def test_what_is_no_file_is_seen_wherever_it_is(tmp_path):
     (tmp_path / "a" / "b" / "pipe").unlink()
     (tmp_path / "a" / "link").symlink_to(tmp_path)
     assert strange(tmp_path, "a run").startswith(f"{tmp_path}/a/link: not a plain file")
+
+
+def test_links_of_a_trainer_to_its_own_checkpoints_are_its_own(tmp_path):
+    state = tmp_path / "state" / "w"
+    (state / "step-20").mkdir(parents=True)
+    (state / "step-20" / "weights").write_text("")
+    for name, end in (("last", "step-20"), ("last.ckpt", "step-20/weights"), ("gone", "step-10")):
+        (state / name).symlink_to(end)
+    assert strange(tmp_path, "a run", links_in="state") == ""
+    assert strange(tmp_path, "a run") != ""
+
+
+@pytest.mark.parametrize("end", ["/dev/null", "../../tape", "loop", "../pipe"])
+def test_links_that_lead_elsewhere_are_none_of_its_own(tmp_path, end):
+    for name in ("state", "tape"):
+        (tmp_path / name / "w").mkdir(parents=True)
+    os.mkfifo(tmp_path / "tape" / "pipe")
+    (tmp_path / "state" / "w" / "loop").symlink_to(end)
+    assert strange(tmp_path / "state", "a run", links_in="w").startswith(f"{tmp_path}/state/w/loop: not a plain file")
+    (tmp_path / "state" / "w" / "loop").unlink()
+    (tmp_path / "tape" / "link").symlink_to("w")
+    (tmp_path / "tape" / "pipe").unlink()
+    assert strange(tmp_path, "a run", links_in="state").startswith(f"{tmp_path}/tape/link: not a plain file")
