@@ -120,8 +120,13 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     baseline = history.references.get("fault-free")
     if baseline and baseline.merge_gap_p99 is not None:
         return baseline.merge_gap_p99
-    gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
-    need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
+    made, gaps = _made(history), sorted(history.gaps(start, history.first_fault)[1:-1])
+    longest = max(gaps, default=bound.max_gap)
+    later = "let the first fault come later" if history.plan.faults else history.plan.trainer.counting.longer
+    remedy = (f"say how long a gap between two {made}s may be: `no_global_stall: "
+              f"{{max_gap: {math.ceil(2 * longest)}s}}`, or {later}")
+    need(len(gaps) >= _LEAST_MERGES, f"too few {made}s before the first fault to know how long a gap between two is: "
+                                     f"{len(gaps)} gaps, of {show_seconds(longest)} at most", remedy)
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
-    need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
+    need(p99 <= bound.max_gap, f"{made}s were {show_seconds(p99)} apart before the first fault, too", remedy)
     return p99

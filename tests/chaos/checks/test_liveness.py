@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec import structs
 
@@ -56,6 +58,7 @@ def test_a_gap_is_unknown_where_nothing_tells_how_long_it_may_be(storm):
     verdict = story.verdict("no_global_stall")
     assert verdict.verdict == "unknown"
     assert "too few merges before the first fault" in verdict.evidence[0]
+    assert re.search(r"`no_global_stall: \{max_gap: \d+s\}`, or let the first fault come later$", verdict.change)
 
 
 def test_stalls_before_the_first_fault_excuse_no_later_one(storm):
