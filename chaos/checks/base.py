@@ -13,7 +13,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Merge, Step
+from diloco_chaos.harness.record.tape.events import Merge, Step, Warning
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
@@ -229,6 +229,18 @@ def from_logs(history: History) -> bool:
 def no_round_reported(history: History) -> bool:
     """Return whether rounds are read from what workers print and none was found there: they may well have trained."""
     return from_logs(history) and not history.tape.has(Step)
+
+
+def unnumbered_epochs(history: History) -> tuple[str, str]:
+    """Return why the rounds that a worker reported can't be told apart, and what to change: they begin again with each
+    epoch, as a warning on the tape says. Empty where none does, or it is of after a fault: then it may have gone back.
+    """
+    warning = next((event for event in history.tape.of(Warning)
+                    if event.kind == "epochs" and event.t < history.first_fault), None)
+    if warning is None:
+        return "", ""
+    why, _, change = warning.reason.partition(": ")
+    return f"{warning.node}.{warning.inc}: {why}, which may be another epoch", change
 
 
 def longer(history: History) -> str:

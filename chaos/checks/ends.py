@@ -17,6 +17,7 @@ from diloco_chaos.chaos.checks.base import (
     from_logs,
     need,
     no_round_reported,
+    unnumbered_epochs,
     violations,
 )
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
@@ -238,6 +239,8 @@ def _outside_cause(history: History, gone: Exit, own: list[Event]) -> str:
         return "; the machine is why"
     names = history.plan.cluster.names
     if gone.status == 0 and gone.target in names and no_round_reported(history):
-        return "; nobody had told of a round, so nobody knows whether its training was over"
+        return "; nobody had told of a round, so it is not known whether its training was over"
+    if gone.status == 0 and gone.target in names and unnumbered_epochs(history)[0]:
+        return "; its rounds begin again with each epoch, so it is not known whether its training was over"
     on = [span.id for span in history.spans if span.planned.fault.stops_target and _hit(history, span, gone)]
     return f"; fault {on[0]} had hit it" if on else ""

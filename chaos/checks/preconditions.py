@@ -6,7 +6,7 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from diloco_chaos.chaos.checks.base import Doubt, from_logs, no_round_reported
+from diloco_chaos.chaos.checks.base import Doubt, from_logs, no_round_reported, unnumbered_epochs
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
@@ -38,7 +38,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if history.clocks.apart > TOO_FAR_S:
         return Doubt(f"clocks of different machines are known too badly to tell what came first: "
                      f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
-    if unclear := _never_reported(history) or _buffered(history):
+    if unclear := _never_reported(history) or _buffered(history) or Doubt(*unnumbered_epochs(history)):
         return unclear
     if _over_too_soon(history) is not None:
         return Doubt() if from_logs(history) else Doubt("training was over before its budget of tokens was spent")

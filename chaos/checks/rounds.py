@@ -14,6 +14,7 @@ from diloco_chaos.chaos.checks.base import (
     members,
     need,
     need_before,
+    unnumbered_epochs,
     violations,
     zero,
 )
@@ -39,6 +40,8 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
     """
     steps = sorted(history.tape.of(Step), key=lambda event: event.t)
     need(steps, "no worker told of a round")
+    epochs, change = unnumbered_epochs(history)
+    need(not epochs, epochs, change)
     together = history.plan.cluster.blocking
     newest: dict[str, int] = {}
     own: dict[tuple[str, int], int] = {}

@@ -206,6 +206,23 @@ def test_of_output_that_is_buffered_it_is_not_known_when_rounds_were_made():
     assert (buffered.inconclusive, buffered.change) == ("w-1: its output is buffered", "flush it")
 
 
+@pytest.mark.parametrize(("moment", "verdict"), [(1.0, "unknown"), (7.0, "failed")])
+def test_rounds_that_begin_again_with_each_epoch_accuse_nobody_unless_a_fault_came_before(moment, verdict):
+    run = made(*[(number, 2, {}) for number in range(1, 60)], rounds=150)
+    steps = [an_event(moment + index / 100, "w-1", 0, "step", {"step": number}) for index, number in enumerate((40, 1))]
+    ends = [an_event(9.0, "harness", 0, "exit", {"target": "w-1", "incarnation": 0, "status": 0, "killed": False}),
+            an_event(9.1, "rounds", 0, "finished", {"step": 59, "processed": 59, "merged": 59, "early": True}),
+            an_event(9.2, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    warning = an_event(moment, "w-1", 0, "warning", {
+        "kind": "epochs", "reason": "its rounds begin again with 1 after 40: add a group"})
+    events = sorted([*run.tape.events, *steps, *ends, warning], key=lambda event: event.t)
+    judged = judge(History(run.plan, Tape(events)))
+    verdicts = {check.name: check.verdict for check in judged.checks}
+    assert verdicts["rounds_never_go_back"] == verdict
+    assert (verdicts["no_unplanned_exit"] == "failed") is (verdict == "failed")
+    assert (judged.change == "add a group") is (verdict == "unknown")
+
+
 def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
     over = [an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
