@@ -146,7 +146,7 @@ def _warnings(result: Result) -> list[RenderableType]:
     """List what decides nothing, and people should know."""
     told = warnings_of(result.history.tape)
     lines = told[:_MOST_WARNINGS] + ([f"and {len(told) - _MOST_WARNINGS} more"] if len(told) > _MOST_WARNINGS else [])
-    return [_title("Warnings", "what the event log says of the setup"), Text("\n".join(lines), "yellow")] if told else []
+    return [_title("Warnings", "what the log says of the setup"), Text("\n".join(lines), "yellow")] if told else []
 
 
 def _when(span: Span, zero: float) -> str:
