@@ -13,7 +13,7 @@ from diloco_chaos.chaos.checks.base import Bound, Doubt, Finding, Reason, Unknow
 from diloco_chaos.chaos.checks.preconditions import doubt, ended_early
 from diloco_chaos.chaos.checks.stalls import no_global_stall
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.interference import describe, interference, seconds_within
+from diloco_chaos.chaos.evidence.interference import RUN_DELAY, describe, interference, seconds_within
 from diloco_chaos.chaos.registry import CHECKS, Check
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import End
@@ -182,6 +182,6 @@ def _excuse(history: History, finding: Finding) -> Line:
                        > window.allowed for window in late):
         return ()
     start, end, _ = late[0]
-    why = describe(interferences, start, end)
-    others = "" if why.startswith("this run") else "this machine had other things to do, "
-    return line(f"{others}{why} between ", start, " and ", end)
+    waited = any(each.why == RUN_DELAY and each.within(start, end) for each in interferences)
+    others = "" if waited else "this machine had other things to do, "
+    return line(f"{others}{describe(interferences, start, end)} between ", start, " and ", end)
