@@ -8,6 +8,7 @@ from diloco_chaos.chaos.checks.base import (
     QUIET_S,
     Figure,
     Finding,
+    Late,
     at_least,
     at_most,
     check,
@@ -86,25 +87,36 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
 @check(Within, needs={"rounds"}, unverified="judged")
 def none_left_out(history: History, bound: Within) -> Finding | None:
     """No worker that lives, and that no fault has a hold of, stays without a part in any round while the others go on,
-    until the end of training: for longer than the bound, and than it ever was before."""
+    until the end of training: for longer than the bound, and than twice what it ever took before, from round to round
+    or from the start of its process to its first round."""
     if history.zero is None or len(history.plan.cluster.names) < 2:
         return None
-    outside: list[tuple[float, Line]] = []
+    outside: list[tuple[Late, Line]] = []
     for worker, since in _alive(history).items():
         moments = _parts(history, worker)
         last = max([since, *moments, *(history.until(span) for span in history.spans if span.injected is not None
                                        and worker in span.planned.fault.affected_nodes(history.plan.cluster.names))])
-        usual = max((later - earlier for earlier, later in pairwise(moments)), default=0.0)
-        without = history.end - last
+        usual = max([later - earlier for earlier, later in pairwise(moments)] + _starts(history, worker, moments),
+                    default=0.0)
+        window = Late(last, history.end, max(bound.within, 2 * usual))
         missed = len(history.merges_between(last + _MOMENT_S, history.end))
-        if moments and without > max(bound.within, 2 * usual) and missed > _FEW and not _done(history, worker):
-            outside.append((without, line(f"{worker} had no part in {missed} rounds from ", last,
-                                          " to the end of training, though it lived and no fault had a hold of it")))
-    longest = max((without for without, _ in outside), default=0.0)
+        if moments and window.end - last > window.allowed and missed > _FEW and not _done(history, worker):
+            outside.append((window, line(f"{worker} had no part in {missed} rounds from ", last,
+                                         " to the end of training, though it lived and no fault had a hold of it")))
+    outside.sort(key=lambda entry: entry[0].start)
+    longest = max((window.end - window.start for window, _ in outside), default=0.0)
     return Finding(not outside, f"{len(outside)} of {len(history.plan.cluster.names)} workers",
-                   f"0 after {show_seconds(bound.within)}", [words for _, words in sorted(
-                       outside, key=lambda entry: -entry[0])[:3]],
+                   f"0 after {show_seconds(bound.within)}", [words for _, words in outside[:3]],
+                   late=[window for window, _ in outside],
                    figures=[Figure(value=longest, limit=bound.within, unit="s")] if outside else violations(outside))
+
+
+def _starts(history: History, worker: str, moments: list[float]) -> list[float]:
+    """Return how long each process of a worker took from its start to its first part in a round, in seconds."""
+    spawned = [event.t for event in history.tape.of(Spawn, node="harness") if event.target == worker]
+    parts = [next((t for t in moments if start < t < end), None)
+             for start, end in zip(spawned, [*spawned[1:], history.end], strict=False)]
+    return [part - start for start, part in zip(spawned, parts, strict=True) if part is not None]
 
 
 def _alive(history: History) -> dict[str, float]:

@@ -265,12 +265,15 @@ def test_a_workers_first_process_has_lost_nothing_though_the_others_began_before
 # -- none_left_out ---------------------------------------------------------------------------------------------------
 
 
-def together(last_of_2, until=30.0, *, faulted=(), pace=0.1, ended=None, inc=0, rounds=999, resumed=None):
+def together(last_of_2, until=30.0, *, faulted=(), pace=0.1, ended=None, rounds=999, resumed=None, late=0.0,
+             again=None, extra=()):
     """Two workers whose rounds are common until then; the first goes on without the second."""
-    events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+    events = [an_event(late, "rounds", 0, "steady", {"step": 0}), *extra,
               *(an_event(0.0, "harness", 0, "spawn", {"target": f"w-{worker}", "incarnation": 0}) for worker in (1, 2))]
     for number in range(1, int(until / pace) + 1):
         t = number * pace
+        if t < late:
+            continue
         both = t <= last_of_2 or (resumed is not None and t >= resumed)
         members = [f"w-{worker}" for worker in ((1, 2) if both else (1,))]
         events.append(an_event(t, "rounds", 0, "merge", {
@@ -279,6 +282,8 @@ def together(last_of_2, until=30.0, *, faulted=(), pace=0.1, ended=None, inc=0, 
         events += [an_event(t, name, 0, "step", {"step": number, "tokens": 0}) for name in members]
     if ended is not None:
         events.append(an_event(ended, "harness", 0, "exit", {"target": "w-2", "incarnation": 0, "status": 1}))
+    if again is not None:
+        events.append(an_event(again, "harness", 0, "spawn", {"target": "w-2", "incarnation": 1}))
     for began, over in faulted:
         events += [an_event(began, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
                    an_event(began, "harness", 0, "injected", {"fault": "f1"}),
@@ -317,6 +322,21 @@ def test_who_is_slow_between_its_rounds_is_waited_for_twice_as_long_as_ever():
     story = together(8.0, resumed=16.0, until=40.0)  # eight seconds without it, and back
     assert CHECKS["none_left_out"](story).holds
     assert not left_out(8.0, until=40.0).holds
+
+
+@pytest.mark.parametrize(("late", "holds"), [(9.0, True), (0.0, False)])
+def test_a_process_that_was_started_again_has_twice_the_time_that_its_predecessor_took_to_its_first_round(late, holds):
+    story = together(8.0, until=25.0, late=late, ended=8.0, again=10.0)
+    assert CHECKS["none_left_out"](story).holds == holds
+
+
+@pytest.mark.parametrize(("waited", "verdict"), [(1.0, "unknown"), (0.1, "failed")])
+def test_a_worker_that_the_machine_kept_waiting_is_not_left_out(waited, verdict):
+    busy = [an_event(t, "harness", 0, "machine", {
+        "seconds": 1.0, "cores": 2, "ours": 0.6, "others": 1.4, "stolen": 0.0, "idle": 0.0, "late": 0.0, "io": 0.0,
+        "memory": 0.0, "memory_left": 1.0, "memory_ours": 0.1, "machine": "here", "waited": waited})
+        for t in range(1, 30)]
+    assert {each.name: each.verdict for each in judge(together(18.0, extra=busy)).checks}["none_left_out"] == verdict
 
 
 def test_a_run_that_never_was_steady_or_has_one_worker_is_about_nothing():
