@@ -83,7 +83,7 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
     spawns = sorted((event for event in history.tape.of(Spawn, node="harness") if event.target == worker),
                     key=lambda event: event.t)
     first: Step | None = None
-    newest, took_s = 0, 0.0
+    newest, took_s = 0, history.first_start(worker) or 0.0
     for index, spawn in enumerate(spawns):
         steps = list(history.steps.get((worker, spawn.incarnation), ()))
         if first is not None:
@@ -91,7 +91,7 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
             until = history.end if last else spawns[index + 1].t
             yield _Start(spawn, newest, steps, until, last, first, took_s)
         elif steps:
-            first, took_s = steps[0], steps[0].t - spawn.t
+            first = steps[0]
         newest = max(newest, *(step.step for step in steps), 0)
 
 

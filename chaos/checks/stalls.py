@@ -12,7 +12,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
 from diloco_chaos.harness.base.lines import line
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Merge
+from diloco_chaos.harness.record.tape.events import Merge, Spawn
 
 _TELLS_APART = 0.0005
 """Shares that are nearer to each other look the same with one decimal."""
@@ -92,7 +92,19 @@ def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]
         availability = Availability(history)
         return [_excused(history, bound, availability, *gap) for gap in gaps]
     allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
-    return [_Gap(left, right, right - left, allowed) for left, right in gaps]
+    starts = _starts(history, bound)
+    return [_Gap(left, right, right - left, max(allowed, next((
+        start - left + patience for start, patience in starts if left < start < right), 0.0))) for left, right in gaps]
+
+
+def _starts(history: History, bound: Stall) -> list[tuple[float, float]]:
+    """Return when processes of workers were started anew, in order of time, and for how many seconds from then on no
+    round need be made."""
+    if not bound.max_gap_vs_start:
+        return []
+    again = [event for event in history.tape.of(Spawn, node="harness")
+             if event.incarnation and event.target in history.plan.cluster.names]
+    return sorted((event.t, bound.max_gap_vs_start * (history.first_start(event.target) or 0.0)) for event in again)
 
 
 def _excused(history: History, bound: Stall, availability: Availability, left: float, right: float) -> _Gap:

@@ -228,6 +228,14 @@ class History:
         return {name: median(later - earlier for earlier, later in pairwise(sorted(own)))
                 for name, own in moments.items() if len(own) >= self.plan.trainer.counting.steps_for_pace}
 
+    def first_start(self, worker: str) -> float | None:
+        """Return the seconds from the start of a worker's first process that reported a round until it did; None: no
+        process of it did."""
+        started = self.tape.of(Spawn, node="harness")
+        spawned = {event.incarnation: event.t for event in started if event.target == worker}
+        first = min((inc for node, inc in self.steps if node == worker and inc in spawned), default=None)
+        return None if first is None else self.steps[worker, first][0].t - spawned[first]
+
     @cached_property
     def steps(self) -> Mapping[Node, Series[Step]]:
         """Step events of every learner's incarnation, in order."""

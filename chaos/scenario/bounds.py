@@ -34,6 +34,15 @@ class Stall(_Bound):
     """A gap between two merges up to this is never a stall."""
     max_gap_vs_baseline: float = Field(5.0, gt=0)
     """A longer gap may be this many times the p99 gap of the fault-free baseline."""
+    max_gap_vs_start: float = Field(0.0, ge=0)
+    """A gap in which a worker's process is started may go on from then for this many times what that worker took at its
+    first start; 0: as long as any other."""
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document as it was before there was `max_gap_vs_start`, where that keeps its default."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("max_gap_vs_start", 0.0)}
 
 
 class AtLeast(_Bound):

@@ -11,7 +11,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     # made since the checkpoint is made again: pace, uptime and lost rounds say how long that takes, not whether it is
     # right.
     "resumable": {
-        "no_global_stall": {"max_gap": "60s"},
+        "no_global_stall": {"max_gap": "60s", "max_gap_vs_start": 5},
         "resumed": {},
         **dict.fromkeys(("self_healing", "reintegration", "uptime", "blast_radius", "rounds_never_go_back"), "off"),
     },

@@ -1,6 +1,15 @@
 """Merges go on; where outages are excused, that is asked of the time in which enough were there, and of no other."""
 
+import json
+
 import pytest
+
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 EXCUSED = "{outages: excused}"
 
@@ -57,3 +66,25 @@ def test_what_waits_while_somebody_is_hit_is_not_judged(storm):
 
 def test_without_a_steady_state_nobody_knows_whose_turn_it_is(calm):
     assert calm.without(lambda event: event.event == "steady").verdict("fragments_in_turn").verdict == "unknown"
+
+
+@pytest.mark.parametrize(("back", "setting", "holds"), [
+    (32.0, "{max_gap: 3s}", False), (32.0, "{max_gap: 3s, max_gap_vs_start: 5}", True),
+    (46.0, "{max_gap: 3s, max_gap_vs_start: 5}", False)], ids=["as any gap", "a slow start", "far slower than ever"])
+def test_a_gap_in_which_a_worker_is_started_again_follows_from_its_first_start(back, setting, holds):
+    events = [an_event(0.0, "harness", 0, "spawn", {"target": "w", "incarnation": 0, "pid": 1}),
+              an_event(4.0, "rounds", 0, "steady", {"step": 0}),
+              an_event(20.0, "harness", 0, "spawn", {"target": "w", "incarnation": 1, "pid": 1})]
+    moments = [(0, 4.0 + index / 10) for index in range(100)] + [(1, back + index / 10) for index in range(100)]
+    for number, (incarnation, t) in enumerate(moments, start=1):
+        events += [an_event(t, "w", incarnation, "step", {"step": number, "tokens": 0}),
+                   an_event(t, "rounds", 0, "merge", {
+                       "round": number, "step": number, "version": number,
+                       "contributions": [{"learner": "w", "incarnation": incarnation}]})]
+    events.append(an_event(back + 10, "rounds", 0, "finished", {"step": 1, "processed": 1}))
+    trainer = {"kind": "commands", "rounds": 200, "nodes": {"w": {"run": "python3 -c 1", "worker": True}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"
+                        f"checks: {{no_global_stall: {setting}}}\n"), 0)
+    finding = CHECKS["no_global_stall"](History(plan, Tape(sorted(events, key=lambda event: event.t))))
+    assert finding.holds == holds
