@@ -15,7 +15,7 @@ from diloco_chaos.harness.base.registries import points
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.registry import places
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
-from diloco_chaos.harness.trainers.commands.settings import NodeKind
+from diloco_chaos.harness.trainers.commands.node import NodeKind
 
 PLACES = [place.name for place in places()]
 
