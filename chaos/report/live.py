@@ -54,7 +54,7 @@ class Progress:
         self.lanes = Lanes(plan)
         self.zero: float | None = None
         self.processed = plan.cluster.begun_tokens
-        self._loss = SmoothedLoss(_LOSS_WEIGHT)
+        self._loss = SmoothedLoss(_LOSS_WEIGHT, always_told=bool(plan.trainer.writers))
         self.contributors: list[int] = []
         self.merges = 0
         self._first: tuple[float, int] | None = None
@@ -107,7 +107,7 @@ class Progress:
 
     def describe(self) -> str:
         """One line for a log."""
-        loss = f"train loss {self.loss:.3f}" if self.loss else "no loss yet"
+        loss = f"train loss {self.loss:.3f}" if self.loss is not None else "no loss yet"
         per = self.plan.trainer.counting.contributors
         parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} {per}" \
             if self.contributors else ""

@@ -61,23 +61,28 @@ _SMOOTHING = 0.05
 
 
 class SmoothedLoss:
-    """Training loss from `step` events: an exponential average per learner, and the mean over the learners."""
+    """Training loss from `step` events: an exponential average per learner, and the mean over the learners.
 
-    def __init__(self, weight: float) -> None:
-        self._weight = weight
+    Args:
+        weight: of the newest step.
+        always_told: each step has a loss, so that one without has diverged; else its trainer reported none.
+    """
+
+    def __init__(self, weight: float, *, always_told: bool = True) -> None:
+        self._weight, self._always_told = weight, always_told
         self._losses: dict[str, float] = {}
 
     def on_step(self, event: Step) -> None:
         """Take in a step."""
-        loss = event.loss
-        if loss is None or not math.isfinite(loss):  # it has diverged
-            loss = math.inf
+        if event.loss is None and event.no_number is None and not self._always_told:
+            return
+        loss = math.inf if event.loss is None or not math.isfinite(event.loss) else event.loss
         before = self._losses.get(event.node, loss)
         self._losses[event.node] = before + self._weight * (loss - before) if math.isfinite(before) else loss
 
     @property
     def value(self) -> float | None:
-        """Nats per byte; None before the first step."""
+        """Nats per byte; None before the first loss."""
         return sum(self._losses.values()) / len(self._losses) if self._losses else None
 
 
@@ -117,8 +122,8 @@ Action = Inject | Heal | Abort | EndRun
 class Training:
     """The state of the training that the triggers know: its smoothed loss, and the nodes that are alive."""
 
-    def __init__(self) -> None:
-        self._loss = SmoothedLoss(_SMOOTHING)
+    def __init__(self, *, losses_told: bool) -> None:
+        self._loss = SmoothedLoss(_SMOOTHING, always_told=losses_told)
         self._alive: set[Node] = set()
         self.connected: set[str] = set()
         """Learners that the syncer knows to be there."""
@@ -164,7 +169,7 @@ class Orchestrator:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._over: dict[str, float] = {}  # fault -> when it was over
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
-        self._training = Training()
+        self._training = Training(losses_told=bool(plan.trainer.writers))
         self._learners = plan.cluster.names
         self._counted: set[tuple[str, str]] = set()
         self._by_training = plan.abort_when is not None

@@ -1,5 +1,7 @@
 """The orchestrator: when faults come and go, without a clock or a cluster."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,6 +174,17 @@ def test_a_loss_that_is_no_number_is_above_any_bound_until_there_is_one_again():
     machine = orchestrator(["{kill: learner-1, at: 5s}"], more="abort_when: {loss_above: 4}")
     machine.on_event(event(0, "steady"))
     assert [type(action) for action in machine.on_event(event(3, "step", "learner-3", loss=None))] == [Abort]
+
+
+def test_a_loss_that_is_never_reported_ends_no_run():
+    trainer = {"kind": "commands", "rounds": 9, "nodes": {"w": {"run": "t", "worker": True}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+    machine = Orchestrator(freeze(parse("diloco_chaos: 1\nname: x\nabort_when: {loss_above: 4}\n"
+                                        f"trainer: {json.dumps(trainer)}\n"), 0))
+    machine.on_event(event(0, "steady"))
+    assert machine.on_event(event(1, "step", "w", step=1, tokens=0)) == []
+    assert [type(action) for action in machine.on_event(event(2, "step", "w", step=2, tokens=0, no_number="nan"))] \
+        == [Abort]
 
 
 def test_an_abort_comes_when_too_few_learners_are_alive():
