@@ -239,8 +239,7 @@ def unnumbered_epochs(history: History) -> tuple[str, str]:
                     if event.kind == "epochs" and event.t < history.first_fault), None)
     if warning is None:
         return "", ""
-    why, _, change = warning.reason.partition(": ")
-    return f"{warning.node}.{warning.inc}: {why}, which may be another epoch", change
+    return f"{warning.node}.{warning.inc}: {warning.reason}, which may be another epoch", warning.change
 
 
 def longer(history: History) -> str:

@@ -88,8 +88,7 @@ def _never_reported(history: History) -> Doubt:
 def _buffered(history: History) -> Doubt:
     """Return a doubt where it is not known when workers made their rounds: they were told many at once."""
     warnings = [event for event in history.tape.of(Warning) if event.kind == "buffered"]
-    return Doubt(f"{warnings[0].node}: {warnings[0].reason.partition(';')[0]}",
-                 warnings[0].reason.partition("; ")[2]) if warnings else Doubt()
+    return Doubt(f"{warnings[0].node}: {warnings[0].reason}", warnings[0].change) if warnings else Doubt()
 
 
 def _silent_workers(history: History) -> str:

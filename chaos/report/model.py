@@ -232,7 +232,7 @@ def model_of(result: Result) -> ReportModel:
 
 def warnings_of(tape: Tape) -> list[str]:
     """Return the warnings of the event log, each once, in the order in which they first came."""
-    counted = Counter((event.node, event.reason) for event in tape.of(Warning))
+    counted = Counter((event.node, "; ".join(filter(None, [event.reason, event.change]))) for event in tape.of(Warning))
     return [f"{node}: {reason}" + (f" ({count} times)" if count > 1 else "")
             for (node, reason), count in counted.items()]
 

@@ -236,6 +236,8 @@ class Warning(Event):
     kind: str = ""
     """`buffered`: the node's rounds came in bursts, so that when they were made is not known. Else what a node's log is
     wrong in."""
+    change: str = ""
+    """What to change, where that is known."""
 
 
 # -- workers ---------------------------------------------------------------------------------------------------------

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 
+from diloco_chaos.harness.trainers.commands.progress import Problem
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 _MANY = 3
 """Ranks that write to one log are not so many rounds apart."""
 
 
-def begun_again(last: int | None, report: RoundReport) -> str:
+def begun_again(last: int | None, report: RoundReport) -> Problem | None:
     """Return what is odd where rounds begin again, and nothing tells of which epoch they are. `last`: the one that was
     told before."""
     if last is None or report.epoch is not None or report.round > 1 or last < report.round + _MANY:
-        return ""
-    return (f"its rounds begin again with {report.round} after {last}: if each epoch counts its own, tell which one it "
-            f"is, by a group `(?P<epoch>\\d+)`, or `keys: {{epoch: ...}}` of objects")
+        return None
+    return Problem("epochs", f"its rounds begin again with {report.round} after {last}",
+                   "if each epoch counts its own, tell which one it is, by a group `(?P<epoch>\\d+)`, or "
+                   "`keys: {epoch: ...}` of objects")
 
 
 class Numbering:

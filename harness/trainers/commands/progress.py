@@ -51,6 +51,8 @@ class Problem(NamedTuple):
     kind: str
     """What it is about: each kind is told once."""
     text: str
+    change: str = ""
+    """What to change, where that is known."""
 
 
 class Reading(NamedTuple):

@@ -120,5 +120,5 @@ class Bursts:
         whole = last and rounds == self._rounds >= _WHOLE and silence >= 1.0
         if whole or (self._bursts >= _ENOUGH - 1 and self._together >= _NORM * self._rounds):
             return Problem("buffered", f"its rounds come in bursts ({rounds} at once after {silence:.1f} s): its "
-                                       f"output is buffered, and when each was made is not known; {_UNBUFFERED}")
+                                       f"output is buffered, and when each was made is not known", _UNBUFFERED)
         return None

@@ -173,7 +173,7 @@ class LogWitness:
         elif told is not None:
             reader.rounds += 1
             if again := begun_again(reader.last, told):
-                yield from self._problem(node, incarnation, Problem("epochs", again), text.t)
+                yield from self._problem(node, incarnation, again, text.t)
             reader.last = told.round
             t = reader.stamps.moment(told.time, text.t, self._since.get((node, incarnation), 0.0))
             if reader.stamps.problem is not None:
@@ -200,7 +200,7 @@ class LogWitness:
         warned = self._warned.setdefault(node, set())
         if problem.kind not in warned and len(warned) < _MOST_WARNINGS:
             warned.add(problem.kind)
-            yield Warning(reason=problem.text, kind=problem.kind).stamped(t, node, incarnation)
+            yield Warning(problem.text, problem.kind, problem.change).stamped(t, node, incarnation)
 
     def _told_late(self, node: str, incarnation: int, number: int, t: float) -> Iterator[Event]:
         """Yield that a process tells of rounds beside its successor; they are no rounds of the run."""

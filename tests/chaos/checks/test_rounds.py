@@ -199,7 +199,8 @@ def test_of_output_that_is_buffered_it_is_not_known_when_rounds_were_made():
     run = made(*[(number, 2, {}) for number in range(1, 50)], rounds=49, checks="{no_global_stall: {max_gap: 5s}}")
     over = [an_event(11.0, "rounds", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
             an_event(11.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
-    warning = an_event(1.0, "w-1", 0, "warning", {"kind": "buffered", "reason": "its output is buffered; flush it"})
+    warning = an_event(1.0, "w-1", 0, "warning", {"kind": "buffered", "reason": "its output is buffered",
+                                              "change": "flush it"})
     plain, buffered = (judge(History(run.plan, Tape([*run.tape.events, *over, *more]))) for more in ([], [warning]))
     assert [next(check for check in found.checks if check.name == "no_global_stall").verdict
             for found in (plain, buffered)] == ["failed", "unknown"]
@@ -214,7 +215,7 @@ def test_rounds_that_begin_again_with_each_epoch_accuse_nobody_unless_a_fault_ca
             an_event(9.1, "rounds", 0, "finished", {"step": 59, "processed": 59, "merged": 59, "early": True}),
             an_event(9.2, "harness", 0, "end", {"outcome": "finished", "message": ""})]
     warning = an_event(moment, "w-1", 0, "warning", {
-        "kind": "epochs", "reason": "its rounds begin again with 1 after 40: add a group"})
+        "kind": "epochs", "reason": "its rounds begin again with 1 after 40", "change": "add a group"})
     events = sorted([*run.tape.events, *steps, *ends, warning], key=lambda event: event.t)
     judged = judge(History(run.plan, Tape(events)))
     verdicts = {check.name: check.verdict for check in judged.checks}

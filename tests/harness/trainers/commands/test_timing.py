@@ -84,7 +84,7 @@ def test_rounds_that_come_many_at_once_after_silence_are_told_with_the_remedy():
     told = looked([*[0] * 100, 60, *[0] * 100, 55, *[0] * 100, 58])
     assert [problem.kind for problem in told] == ["buffered"] * 2
     assert "55 at once after 2.0 s" in told[0].text
-    assert "PYTHONUNBUFFERED" in told[0].text
+    assert "PYTHONUNBUFFERED" in told[0].change
 
 
 def test_all_at_once_when_the_process_ends_is_a_buffer_too():

@@ -232,8 +232,8 @@ def test_rounds_that_begin_again_are_told_with_the_group_for_it(folder):
     folder.log("".join(f"0 round={number}\n" for number in (*range(1, 41), *range(1, 41))))
     folder.witness.look(1.0)
     [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "again" in event.reason]
-    assert warning.reason.startswith("its rounds begin again with 1 after 40: ")
-    assert r"`(?P<epoch>\d+)`" in warning.reason
+    assert warning.reason == "its rounds begin again with 1 after 40"
+    assert r"`(?P<epoch>\d+)`" in warning.change
 
 
 def test_no_round_is_before_its_own_process_or_after_it_was_read(tmp_path):
@@ -267,7 +267,7 @@ def test_output_that_comes_in_bursts_is_told_with_the_remedy(folder):
         folder.log("".join(f"0 round={second * 100 + number}\n" for number in range(40)))
     folder.witness.look(4.0)
     [warning] = [event for event in Tape.read(folder.path / "tape").of(Warning) if "bursts" in event.reason]
-    assert "PYTHONUNBUFFERED" in warning.reason
+    assert "PYTHONUNBUFFERED" in warning.change
 
 
 @given(looks=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=9))
