@@ -21,48 +21,14 @@ from diloco_chaos.faults import When
 from diloco_chaos.harness.base.units import show_bytes
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import Event, Sighted, Spawn, Steady, Unsighted
+from diloco_chaos.harness.trainers.core.files import Followed, Identity, present
 from diloco_chaos.harness.trainers.core.programs import LOG, Program, filled
 
-_LONGEST_LINE = 1 << 16
 _SHOWN = 200
 _NEAREST = 3
 _SLOW_S = 0.001
 _RESTS = 9
 """A look that is slow is followed by a rest that is so many times as long."""
-_ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-_LINE_END = re.compile(rb"[\r\n]+")
-
-
-def lines_after(rest: bytes, new: bytes) -> tuple[list[str], bytes]:
-    """Return the lines that are whole now, without what colours them, and the beginning of the next one. A carriage
-    return ends a line, too, as in a progress bar."""
-    *whole, rest = _LINE_END.split(rest + new)
-    return [_ESCAPE.sub(b"", line).decode("utf-8", "replace") for line in whole if line], rest[-_LONGEST_LINE:]
-
-
-class _Followed:
-    """New lines of a file, which may be begun anew."""
-
-    def __init__(self, path: str, place: int) -> None:
-        """`place`: bytes of it that are passed over."""
-        self._path, self._place, self._rest = path, place, b""
-
-    def lines(self) -> list[str]:
-        """Return those since the last time."""
-        try:
-            with open(self._path, "rb") as file:
-                size = file.seek(0, 2)
-                if size < self._place:
-                    self._place, self._rest = 0, b""
-                if size == self._place:
-                    return []
-                file.seek(self._place)
-                new = file.read(size - self._place)
-        except OSError:  # it is not there (any more)
-            return []
-        self._place += len(new)
-        found, self._rest = lines_after(self._rest, new)
-        return found
 
 
 class FileState(NamedTuple):
@@ -113,6 +79,10 @@ class _Sight(Protocol):
         """Return where was looked, and what there comes near to what is waited for."""
         ...
 
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        ...
+
 
 class _Files:
     """The files of a pattern."""
@@ -132,13 +102,12 @@ class _Files:
         there = sorted(glob.glob(f"{parent}/*" if parent else "*", root_dir=self._run))
         return self._pattern, there[-_NEAREST:]
 
-    def paths(self) -> list[str]:
-        """Return the paths that match, in the run's folder."""
-        return glob.glob(self._pattern, root_dir=self._run, recursive=True)
+    def close(self) -> None:
+        """See `_Sight`."""
 
     def _states(self) -> dict[str, FileState]:
         states = {}
-        for path in self.paths():
+        for path in glob.glob(self._pattern, root_dir=self._run, recursive=True):
             with suppress(OSError):  # it is gone again
                 found = (self._run / path).lstat()
                 states[path] = FileState(found.st_ino, found.st_size, S_ISDIR(found.st_mode))
@@ -148,24 +117,39 @@ class _Files:
 class _Lines:
     """Lines that match, of files that may come later."""
 
-    def __init__(self, run: Path, expression: str, where: str, paths: Callable[[], Sequence[str]]) -> None:
-        """`where`: the files, in words. `paths`: those that there are, in the run's folder."""
-        self._run, self._where, self._paths = run, where, paths
+    def __init__(self, run: Path, expression: str, where: str, paths: Callable[[], Sequence[str]], *,
+                 many: bool = False) -> None:
+        """`where`: the files, in words. `paths`: theirs, in the run's folder. `many`: they are patterns."""
+        self._run, self._where, self._paths, self._many = run, where, paths, many
         self._expression, self._pattern = expression, re.compile(expression)
-        self._followed = {path: _Followed(str(run / path), _size(run / path)) for path in paths()}
+        self._before = {identity: size for identity, _, size in self._present()}
+        self._followed: dict[str, Followed[None]] = {}
 
     def look(self) -> Iterator[str]:
         """See `_Sight`."""
-        for path in self._paths():
-            if path not in self._followed and (self._run / path).is_file():
-                self._followed[path] = _Followed(str(self._run / path), 0)
+        for path in map(self._whole, self._paths()):
+            if path not in self._followed:
+                self._followed[path] = Followed(path, lambda: None, self._before, many=self._many)
         for file in self._followed.values():
-            yield from (line for line in file.lines() if self._pattern.search(line))
+            for _, lines in file.look(0.0):
+                yield from (line.text for line in lines if self._pattern.search(line.text))
 
     def nearest(self) -> tuple[str, list[str]]:
         """See `_Sight`."""
-        lines = [line for path in self._followed for line in last_lines(self._run / path)]
+        lines = [line for _, path, _ in self._present() for line in last_lines(Path(path))]
         return self._where, nearest_lines(self._expression, lines)
+
+    def close(self) -> None:
+        """See `_Sight`."""
+        for file in self._followed.values():
+            file.close()
+
+    def _present(self) -> Iterator[tuple[Identity, str, int]]:
+        for path in map(self._whole, self._paths()):
+            yield from present(path, self._many)
+
+    def _whole(self, path: str) -> str:
+        return f"{glob.escape(str(self._run)) if self._many else self._run}/{path}"
 
 
 def nearest_lines(expression: str, lines: Sequence[str]) -> list[str]:
@@ -180,13 +164,6 @@ def nearest_lines(expression: str, lines: Sequence[str]) -> list[str]:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]{2,}", text.lower())
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 class Sightings:
@@ -232,6 +209,7 @@ class Sightings:
         for fault, sight in self._sights.items():
             where, nearest = sight.nearest()
             self._record(Unsighted(fault=fault, count=self._counts[fault], nearest=nearest, looked_in=where))
+            sight.close()
         self._sights.clear()
 
     def _look(self, fault: str, sight: _Sight) -> None:
@@ -240,7 +218,7 @@ class Sightings:
             self._counts[fault] += 1
             if self._counts[fault] == when.count:
                 self._record(Sighted(fault=fault, target=when.node, count=when.count, seen=seen[:_SHOWN]))
-                del self._sights[fault]
+                self._sights.pop(fault).close()
                 return
 
     def _begin(self) -> None:
@@ -249,12 +227,11 @@ class Sightings:
                 self._counts[fault], self._sights[fault] = 0, self._sight(when)
 
     def _sight(self, when: When) -> _Sight:
-        files = _Files(self._run, self._pattern(when), when.grows) if when.file else None
+        pattern = self._pattern(when) if when.file else ""
         if when.log is None:
-            assert files is not None, "a fault that waits for a sight waits for a line or a file"
-            return files
-        if files is not None:
-            return _Lines(self._run, when.log, self._pattern(when), files.paths)
+            return _Files(self._run, pattern, when.grows)
+        if pattern:
+            return _Lines(self._run, when.log, pattern, lambda: [pattern], many=True)
         return _Lines(self._run, when.log, f"the log of {when.node}", lambda: self._logs(when.node))
 
     def _pattern(self, when: When) -> str:

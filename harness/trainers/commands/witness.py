@@ -24,13 +24,13 @@ from diloco_chaos.harness.record.tape.events import (
     Warning,
 )
 from diloco_chaos.harness.record.tape.line import line
-from diloco_chaos.harness.trainers.commands.files import Followed, present
 from diloco_chaos.harness.trainers.commands.last_words import last_words
 from diloco_chaos.harness.trainers.commands.numbering import Numbering, begun_again
 from diloco_chaos.harness.trainers.commands.progress import NOTHING, Hold, Holds, Problem, Reader, Readings, Source
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.timing import Bursts, Stamps
+from diloco_chaos.harness.trainers.core.files import Followed, present
 from diloco_chaos.harness.trainers.core.log_lines import Line
 from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport

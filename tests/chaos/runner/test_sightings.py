@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.chaos.runner.sightings import FileState, Growth, Sightings, lines_after, nearest_lines
+from diloco_chaos.chaos.runner.sightings import FileState, Growth, Sightings, nearest_lines
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from recorded_events import an_event
@@ -144,6 +144,20 @@ def test_lines_of_files_that_a_launcher_writes_are_seen(watched):
     assert run.seen == [("f1", 1, "saving 7")]
 
 
+def test_a_log_that_is_rotated_is_read_to_its_end_and_then_the_new_one(watched):
+    run = watched("{node: w, file: app.log, log: 'saving', count: 3}")
+    log = run.run / "state" / "w" / "app.log"
+    log.write_text("saving 0\n")
+    run.steady()
+    with log.open("a") as file:
+        file.write("saving 1\n\x1b[1;32msaving\x1b[0m 2\n")
+    run.sightings.look()
+    log.rename(log.with_suffix(".1"))
+    log.write_text("saving 3\n")
+    run.sightings.look()
+    assert run.seen == [("f1", 3, "saving 3")]
+
+
 def test_what_did_not_come_is_told_with_what_comes_near_to_it(watched):
     run = watched("{node: w, log: 'Saving the checkpoint', count: 2}", "{node: w, file: 'step-*'}")
     run.steady()
@@ -187,24 +201,6 @@ def test_a_fault_that_is_added_waits_from_then_on(watched):
     (["epoch 1", "Saving model to /a"], ["Saving model to /a"]), (["epoch 1", "epoch 2"], ["epoch 2"]), ([], [])])
 def test_the_nearest_lines_share_words_or_are_the_last(lines, nearest):
     assert nearest_lines(r"saving (?P<what>\w+) now", lines) == nearest
-
-
-TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n\x1b"), min_size=1, max_size=8)
-
-
-@given(st.lists(st.tuples(TEXT, st.sampled_from(["\n", "\r", "\r\n"]))), st.data())
-def test_lines_are_read_as_they_were_written_however_they_arrive(lines, data):
-    written = "".join(text + end for text, end in lines).encode()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(written)), max_size=5)))
-    found, rest = [], b""
-    for start, end in zip([0, *cuts], [*cuts, len(written)], strict=True):
-        more, rest = lines_after(rest, written[start:end])
-        found += more
-    assert (found, rest) == ([text for text, _ in lines], b"")
-
-
-def test_colours_are_no_part_of_a_line():
-    assert lines_after(b"", b"\x1b[1;32msaving\x1b[0m step\n") == (["saving step"], b"")
 
 
 SIZES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 50))

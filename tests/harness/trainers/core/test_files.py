@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from diloco_chaos.harness.trainers.commands.files import Followed, present
+from diloco_chaos.harness.trainers.core.files import Followed, present
 
 
 @pytest.fixture
