@@ -722,3 +722,11 @@ def test_commands_know_the_folder_of_their_scenario_also_from_one_that_extends_i
 def test_where_it_is_not_used_a_plan_says_nothing_of_it(tmp_path):
     (tmp_path / "mine.yaml").write_text(COMMANDS.replace("{here}/", ""))
     assert '"here"' not in freeze(load(str(tmp_path / "mine.yaml"))[0], seed=1).model_dump_json()
+
+
+def test_a_worker_with_a_port_can_t_run_twice():
+    commands = ("trainer: {kind: commands, rounds: 9, nodes: {w: {run: t, worker: true, listens: true}},\n"
+                "          progress: [{node: w, log: '(?P<round>[0-9]+)'}]}\n")
+    assert "zombie: w listens on a port, which its old process keeps" in refused("{zombie: w, at: 1s, for: 1s}",
+                                                                                 more=commands)
+    parse(scenario("{zombie: w, at: 1s, for: 1s}", more=commands.replace(", listens: true", "")))
