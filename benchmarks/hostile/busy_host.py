@@ -5,9 +5,9 @@ With `--suite` it is the whole of `make test` that is run so often, each time fr
 From a random moment of each run on, a process that is no part of it keeps one processor busy. A run may be
 inconclusive then, and is repeated once as in CI; it must not fail, for nobody has done anything wrong. With `--stalls`
 somebody has: runs whose syncer sleeps, burns a processor or keeps the disk busy, or all of whose learners burn theirs,
-for some seconds,
-must fail on a quiet machine, and must not pass on a busy one. Progress on standard error, one JSON object on standard
-output; exits with 1 where a verdict is wrong.
+for some seconds, must fail on a quiet machine, and must not pass on a busy one. With `--idle` the others want the
+machine from the beginning of each run, and get what the run leaves them: stalls must fail there, too.
+Progress on standard error, one JSON object on standard output; exits with 1 where a verdict is wrong.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ _FROM_S, _TO_S = 2.0, 60.0
 """When the other process begins, after the command was given."""
 _SUITE_TO_S = 900.0
 """The same for a whole `make test`, which takes about so long on two quiet processors."""
+_LAST = """import os
+os.nice(19)
+os.setsid()
+if os.path.exists("/proc/self/autogroup"):
+    with open("/proc/self/autogroup", "w") as group:
+        group.write("19")
+"""
+"""Where sessions share processors equally, a nice process of a session of its own has as much as all others."""
 _LOAD = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100000))"
 SCENARIO = """diloco_chaos: 1
 name: {name}
@@ -67,10 +75,12 @@ _WORDS = {0: "passed", 1: "failed", 3: "inconclusive"}
 
 
 @contextmanager
-def busy(after: float, processors: int) -> Iterator[None]:
-    """From `after` seconds on, so many processors are used by others, as long as the block lasts."""
+def busy(after: float, processors: int, idle: bool = False) -> Iterator[None]:
+    """From `after` seconds on, so many processors are used by others, as long as the block lasts. `idle`: by what
+    nobody else wants of them."""
+    load = _LAST * idle + _LOAD
     others: list[subprocess.Popen[bytes]] = []
-    timer = Timer(after, lambda: others.extend(subprocess.Popen([sys.executable, "-c", _LOAD])
+    timer = Timer(after, lambda: others.extend(subprocess.Popen([sys.executable, "-c", load])
                                                for _ in range(processors)))
     timer.start()
     try:
@@ -84,11 +94,11 @@ def busy(after: float, processors: int) -> Iterator[None]:
 
 
 def once(scenario: str, seed: int, runs: Path, after: float | None, processors: int = 1, *more: str,
-         patch: str = "") -> dict[str, Any]:
-    """One run in such weather; None: in none. `patch`: a folder from which its processes take `sitecustomize`."""
+         idle: bool = False, patch: str = "") -> dict[str, Any]:
+    """One run in such weather; `after` None: in none. `patch`: folder from which its processes take `sitecustomize`."""
     began = time.monotonic()
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (patch, os.environ.get("PYTHONPATH"))))} if patch else {}
-    with busy(after, processors) if after is not None else nullcontext():
+    with busy(after, processors, idle) if after is not None else nullcontext():
         done = subprocess.run(
             [str(Path(sys.executable).with_name("diloco-chaos")), "run", scenario, "--runs-dir", str(runs), "--json",
              "--seed", str(seed), *more], capture_output=True, text=True, env=os.environ | path)
@@ -108,13 +118,13 @@ def tier_ci() -> list[str]:
     return [name for name, path in find().items() if load(str(path))[0].tier == "ci"]
 
 
-def _in_ci(home: Path, runs: int, processors: int, seed: int) -> list[dict[str, Any]]:
+def _in_ci(home: Path, runs: int, processors: int, seed: int, idle: bool) -> list[dict[str, Any]]:
     """So many of them, in turn; wrong where one failed."""
     rng, names, done = random.Random(seed), tier_ci(), []
     for number in range(runs):
-        after = round(rng.uniform(_FROM_S, _TO_S), 1)
+        after = 0.0 if idle else round(rng.uniform(_FROM_S, _TO_S), 1)
         done.append(once(names[number % len(names)], seed, home, after, processors, "--step-time", "auto",
-                         "--retries-inconclusive", "1"))
+                         "--retries-inconclusive", "1", idle=idle))
         done[-1]["wrong"] = done[-1]["verdict"] not in ("passed", "inconclusive")
         print(json.dumps(done[-1]), file=sys.stderr, flush=True)
     return done
@@ -137,19 +147,19 @@ def _suites(runs: int, processors: int, seed: int) -> list[dict[str, Any]]:
     return done
 
 
-def _stalled(home: Path, processors: int) -> list[dict[str, Any]]:
-    """Every stall, in no weather and in this one; wrong where one is not found."""
+def _stalled(home: Path, runs: int, processors: int, idle: bool) -> list[dict[str, Any]]:
+    """Every stall, in no weather and in this one, or so often beside what wants the rest; wrong where it is not
+    found."""
     done = []
     for name, (role, stall) in STALLS.items():
         patch = home / name
         patch.mkdir()
         (patch / "sitecustomize.py").write_text(_STALLED.format(role=role, stall=stall, after=_STALL_AFTER_S))
         (patch / f"{name}.yaml").write_text(SCENARIO.format(name=name))
-        for after in (None, 0.0):
+        for after in [0.0] * runs if idle else (None, 0.0):
             done.append(once(str(patch / f"{name}.yaml"), 0, home, after, processors, "--start-method", "spawn",
-                             patch=str(patch)))  # a fork would not run it
-            done[-1]["wrong"] = done[-1]["verdict"] != "failed" if after is None else done[-1]["verdict"] not in (
-                "failed", "inconclusive")
+                             idle=idle, patch=str(patch)))  # a fork would not run it
+            done[-1]["wrong"] = done[-1]["verdict"] not in ["failed"] + ["inconclusive"] * (after == 0.0 and not idle)
             print(json.dumps(done[-1]), file=sys.stderr, flush=True)
     return done
 
@@ -161,12 +171,13 @@ def main() -> int:
     parser.add_argument("--processors", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stalls", action="store_true", help="bugs that must be found in any weather")
+    parser.add_argument("--idle", action="store_true", help="others get what the run leaves them, all the time")
     parser.add_argument("--suite", action="store_true", help="the whole of `make test`, as often as --runs says")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="diloco-chaos-weather-") as home:
-        runs = (_stalled(Path(home), given.processors) if given.stalls
+        runs = (_stalled(Path(home), given.runs, given.processors, given.idle) if given.stalls
                 else _suites(given.runs, given.processors, given.seed) if given.suite
-                else _in_ci(Path(home), given.runs, given.processors, given.seed))
+                else _in_ci(Path(home), given.runs, given.processors, given.seed, given.idle))
     print(json.dumps({"runs": len(runs), "processors": given.processors,
                       "verdicts": Counter(run["verdict"] for run in runs),
                       "again": sum(bool(run["again"]) for run in runs),

@@ -1,5 +1,6 @@
 """Other work beside a run begins when it is to begin, and is over with the run."""
 
+import os
 import time
 
 import psutil
@@ -19,6 +20,13 @@ def test_others_are_there_from_the_moment_on_and_gone_afterwards():
         while len(others()) < before + 2:
             assert time.monotonic() < until
     assert len(others()) == before
+
+
+def test_others_that_get_what_is_left_are_nice_and_in_a_session_of_their_own():
+    with busy(0.0, 1, idle=True):
+        until = time.monotonic() + 30
+        while not any(child.nice() == 19 and os.getsid(child.pid) == child.pid for child in others()):
+            assert time.monotonic() < until
 
 
 def test_a_run_that_is_over_before_has_no_others():
