@@ -38,23 +38,39 @@ def measure(history: History, span: Span) -> InjectionResult:
     return InjectionResult(ok, fault.describe(), words, reacted)
 
 
-def _counted(history: History, fault: Fault) -> str:
-    """Return how near a fault came, in words, where it waited for the n-th time of something; else empty."""
+def never_seen(history: History, span: Span) -> bool:
+    """Return whether a fault never came because nothing of what it waits for was there in the steady state."""
+    unsighted = _unsighted(history, span)
+    return span.injected is None and (_times(history, span.planned.fault) == 0
+                                      or (unsighted is not None and unsighted.count == 0))
+
+
+def _times(history: History, fault: Fault) -> int | None:
+    """Return how often that was there which a fault waited for the n-th time of; None: it did not wait for that."""
     when = fault.when
     if when is None or when.sights or not when.empty or history.zero is None:
-        return ""
+        return None
     if when.failpoint:
         events: list[Event] = [event for event in history.tape.of(Failpoint, FailpointPassed, node=when.node)
                                if event.point == when.failpoint]
     else:
         events = history.tape.named(str(when.event), node=when.node)
-    times = sum(event.t >= history.zero for event in events)
-    return f"; there {'was 1' if times == 1 else f'were {times}'}"
+    return sum(event.t >= history.zero for event in events)
+
+
+def _counted(history: History, fault: Fault) -> str:
+    """Return how near a fault came, in words, where it waited for the n-th time of something; else empty."""
+    times = _times(history, fault)
+    return "" if times is None else f"; there {'was 1' if times == 1 else f'were {times}'}"
+
+
+def _unsighted(history: History, span: Span) -> Unsighted | None:
+    return next((event for event in history.tape.of(Unsighted) if event.fault == span.planned.id), None)
 
 
 def _sighted(history: History, span: Span) -> str:
     """Return how near a fault came that waited for a line or a file, in words; else empty."""
-    event = next((event for event in history.tape.of(Unsighted) if event.fault == span.planned.id), None)
+    event = _unsighted(history, span)
     if event is None:
         return ""
     times = "there was 1" if event.count == 1 else f"there were {event.count}"

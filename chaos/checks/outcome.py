@@ -21,7 +21,7 @@ from diloco_chaos.chaos.checks.base import (
     violations,
     zero,
 )
-from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.checks.injection import measure, never_seen
 from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
@@ -267,8 +267,10 @@ def faults_verified(history: History) -> Finding | None:
     missed = [f"{span.planned.id}: asked for {result.requested}; observed: {result.observed}"
               for span, result in results if not result.ok]
     if missed:
-        never = any(span.injected is None for span in history.spans)
-        raise Unknown("; ".join(missed), longer(history) if never else "")
+        never = [span for span in history.spans if span.injected is None]
+        unseen = [span.planned.id for span in never if never_seen(history, span)]
+        change = f"`when` of {', '.join(unseen)}: nothing that matches was seen" if unseen else ""
+        raise Unknown("; ".join(missed), change or (longer(history) if never else ""))
     return Finding(True, f"{len(results)} of {len(results)}", "all",
                    [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results],
                    figures=violations(ignored))

@@ -1,11 +1,15 @@
-"""Does a job that ended go on from a checkpoint? For trainers whose workers number their rounds."""
+"""Does a job that ended go on from a checkpoint? For trainers whose workers number their rounds.
+
+A node's process may be a launcher, which lives while it starts its ranks again: then rounds go back within one process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_most, check, longer, need
+from diloco_chaos.chaos.checks.base import Bound, Figure, Finding, Late, at_most, check, longer, need
+from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Resumed
 from diloco_chaos.harness.base.lines import Line, line
@@ -50,15 +54,41 @@ class _Start(NamedTuple):
         return next((step for step in self.steps if step.step > self.newest), None)
 
 
+class _Return(NamedTuple):
+    """A process that lives and tells rounds again: it is a launcher, and has started its ranks again."""
+
+    told: ToldRound
+    """The first round that it told again."""
+    newest: int
+    """Round that it had come to."""
+    first: int
+    """The worker's very first round."""
+
+    @property
+    def again(self) -> int:
+        """Rounds that were made again."""
+        return self.newest + 1 - self.told.round
+
+    @property
+    def anew(self) -> bool:
+        """Whether it began where the first of all did."""
+        return self.told.round <= self.first
+
+    def too_far(self, bound: Resumed) -> bool:
+        """Return whether it went back further than to a checkpoint."""
+        return self.again > bound.rounds if bound.rounds is not None else self.anew
+
+
 @check(Resumed, needs={"sound run", "rounds"}, unverified="judged")
 def resumed(history: History, bound: Resumed) -> Finding | None:
     """A process that is started again goes on from a checkpoint: it does not begin anew, and comes to a round that was
-    not made before in a few times the time that the first start took."""
+    not made before in a few times the time that the first start took. A launcher's ranks do not begin anew either."""
     starts = [start for worker in history.plan.cluster.names for start in _starts(history, worker)]
     judged = [start for start in starts if start.new or start.last]
+    returns = list(_returns(history))
     if not judged:
-        return None
-    wrong: list[Line] = []
+        return _of_ranks(returns, bound) if returns else None
+    wrong = [_went_back(each) for each in returns if each.too_far(bound)]
     late: list[Late] = []
     for start in judged:
         if start.again > bound.rounds if bound.rounds is not None else start.anew:
@@ -67,15 +97,31 @@ def resumed(history: History, bound: Resumed) -> Finding | None:
         elif excess := _too_long(history, start, bound):
             late.append(excess)
             wrong.append(_line(start, "had come to no new round", excess.end))
-    again = max(start.again for start in judged)
+    again = max(*(start.again for start in judged), *(each.again for each in returns), 0)
     longest = max((start.new.t if start.new else start.until) - start.spawn.t for start in judged)
     went_on = [_line(start, f"went on from round {start.steps[0].step - 1}", start.steps[0].t,
                      f", and came to round {start.new.step} at ", start.new.t) for start in judged if start.new]
     return Finding(not wrong, f"{len(starts)} restart{'s' * (len(starts) > 1)}, {again} rounds made again, a new one "
                               f"after {show_seconds(longest)}",
-                   "from a checkpoint" if bound.rounds is None else at_most(f"{bound.rounds} rounds made again"),
-                   wrong[:5] or went_on[:5], late if len(late) == len(wrong) else [],
-                   [] if bound.rounds is None else [Figure(value=again, limit=bound.rounds, unit="rounds")])
+                   _promised(bound), wrong[:5] or went_on[:5], late if len(late) == len(wrong) else [],
+                   _figures(again, bound))
+
+
+def _of_ranks(returns: Sequence[_Return], bound: Resumed) -> Finding:
+    """Judge a node that lived and whose ranks went back."""
+    wrong = [_went_back(each) for each in returns if each.too_far(bound)]
+    again = max(each.again for each in returns)
+    return Finding(not wrong, f"{len(returns)} restart{'s' * (len(returns) > 1)} within a process, {again} rounds made "
+                              "again", _promised(bound), wrong[:5] or [_went_back(each) for each in returns[:5]],
+                   figures=_figures(again, bound))
+
+
+def _promised(bound: Resumed) -> str | Bound:
+    return "from a checkpoint" if bound.rounds is None else at_most(f"{bound.rounds} rounds made again")
+
+
+def _figures(again: int, bound: Resumed) -> list[Figure]:
+    return [] if bound.rounds is None else [Figure(value=again, limit=bound.rounds, unit="rounds")]
 
 
 def _starts(history: History, worker: str) -> Iterator[_Start]:
@@ -93,6 +139,26 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
         elif steps:
             first = steps[0]
         newest = max(newest, *(step.step for step in steps), 0)
+
+
+def _returns(history: History) -> Iterator[_Return]:
+    """Yield where a process went back by itself after the first fault. What goes back before may be an epoch."""
+    newest: dict[str, int] = {}
+    before: dict[str, ToldRound] = {}
+    first: dict[str, int] = {}
+    for told in history.told_rounds:
+        worker, previous = told.worker, before.get(told.worker)
+        if (previous and previous.inc == told.inc and previous.attempt < told.attempt
+                and told.t >= history.first_fault):
+            yield _Return(told, newest[worker], first[worker])
+        before[worker] = told
+        first.setdefault(worker, told.round)
+        newest[worker] = max(newest.get(worker, 0), told.round)
+
+
+def _went_back(back: _Return) -> Line:
+    return line(f"{back.told.process} {'began anew' if back.anew else 'went back'} with round {back.told.round} at ",
+                back.told.t, f", when round {back.newest} had been told")
 
 
 def _too_long(history: History, start: _Start, bound: Resumed) -> Late | None:

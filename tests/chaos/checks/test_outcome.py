@@ -279,6 +279,15 @@ def test_a_fault_whose_injection_was_not_recorded_to_its_end_was_not_felt(storm,
 MID_UPLOAD = "[{kill: learner-1, when: {node: learner-1, failpoint: upload.half, count: 3}, restart_after: 2s}]"
 
 
+@pytest.mark.parametrize(("passed", "change"), [(0, "`when` of f1: nothing that matches was seen"),
+                                                (2, "a longer run")])
+def test_a_fault_that_never_came_names_what_to_change(storm, passed, change):
+    story = storm.bounded("{}", MID_UPLOAD).without(storm.one("injecting", fault="f1"))
+    for number in range(passed):
+        story = story.said(2.0 + number, "learner-1", "failpoint_passed", point="upload.half", count=number + 1)
+    assert story.verdict("faults_verified").change.startswith(change)
+
+
 def test_a_kill_in_mid_upload_is_felt_by_half_a_frame(storm):
     story = storm.bounded("{}", MID_UPLOAD)
     assert story.verdict("faults_verified").evidence[0].endswith("but the syncer saw no part of a frame")
