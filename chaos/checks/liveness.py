@@ -14,11 +14,12 @@ from diloco_chaos.chaos.checks.base import (
     Finding,
     Late,
     Unknown,
+    all_made,
     at_least,
     at_most,
     beside,
     check,
-    from_logs,
+    first_done,
     longer,
     members,
     need,
@@ -82,7 +83,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if history.dead_for_good - {history.coordinator}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += _expected(history, rate, contributors)
-    end = _first_done(history)
+    end = first_done(history)
     for at in _moments(history, _all_back(history, last), end, window):
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
@@ -103,15 +104,6 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     return Finding(False, "never", at_most(show_seconds(within)), [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
         [Late(last, end, within + window)], [Figure(value=None, limit=within, unit="s")])
-
-
-def _first_done(history: History) -> float:
-    """Return up to when all workers train, in seconds: of those that count rounds of their own one may have made all of
-    them long before the others."""
-    asked = history.plan.cluster.budget_tokens
-    if history.plan.cluster.blocking or not from_logs(history) or not asked:
-        return history.end
-    return min([history.end, *(steps[-1].t for steps in history.steps.values() if steps and steps[-1].step >= asked)])
 
 
 def _all_back(history: History, last: float) -> float:
@@ -460,11 +452,11 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:
-    """Learners that any fault was on, or had been on shortly before."""
+    """Learners that any fault was on, or had been on shortly before; and those that were done."""
     learners = history.plan.cluster.names
     hit = {target for span in history.spans for target in span.planned.fault.affected_nodes(learners)
            if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, target, start)}
-    return hit & set(learners)
+    return hit & set(learners) | {worker for worker, done in all_made(history).items() if done < end}
 
 
 def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
