@@ -226,6 +226,20 @@ def from_logs(history: History) -> bool:
     return not history.plan.trainer.writers
 
 
+def all_made(history: History) -> dict[str, float]:
+    """Return when workers had made all their rounds, in seconds, where each counts its own: one may be done long before
+    the others, and takes no part then."""
+    asked = history.plan.cluster.budget_tokens
+    if history.plan.cluster.blocking or not from_logs(history) or not asked:
+        return {}
+    return {node: steps[-1].t for (node, _), steps in history.steps.items() if steps and steps[-1].step >= asked}
+
+
+def first_done(history: History) -> float:
+    """Return up to when all workers train, in seconds."""
+    return min([history.end, *all_made(history).values()])
+
+
 def no_round_reported(history: History) -> bool:
     """Return whether rounds are read from what workers print and none was found there: they may well have trained."""
     return from_logs(history) and not history.tape.has(Step)

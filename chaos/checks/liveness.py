@@ -14,10 +14,12 @@ from diloco_chaos.chaos.checks.base import (
     Finding,
     Late,
     Unknown,
+    all_made,
     at_least,
     at_most,
     beside,
     check,
+    first_done,
     longer,
     members,
     need,
@@ -81,12 +83,13 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if history.dead_for_good - {history.coordinator}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += _expected(history, rate, contributors)
-    for at in _moments(history, _all_back(history, last), window):
+    end = first_done(history)
+    for at in _moments(history, _all_back(history, last), end, window):
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
-            if not _lasts(history, at, rate, contributors, window):
+            if not _lasts(history, at, end, rate, contributors, window):
                 return Finding(False, "healed, but not to the end", at_most(show_seconds(within)),
-                               [f"before: {before}"], [_hindered(max(at, history.end - 2 * window), history.end)],
+                               [f"before: {before}"], [_hindered(max(at, end - 2 * window), end)],
                                [Figure(value=None, limit=within, unit="s")])
             seconds = _healing_s(history, last, at)
             words, limit = beside(seconds, within)
@@ -95,12 +98,12 @@ def self_healing(history: History, bound: Within) -> Finding | None:
                 line(f"before: {before}; from ", at,
                      f" on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners")],
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
-    need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over",
-         longer(history))
-    now_rate, now_contributors = _pulse(history, history.end - window, history.end)
+    need(_healing_s(history, last, end) >= within + window, "the run ended before the time to heal was over" if
+         end == history.end else "a worker had made all its rounds before the time to heal was over", longer(history))
+    now_rate, now_contributors = _pulse(history, end - window, end)
     return Finding(False, "never", at_most(show_seconds(within)), [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
-        [Late(last, history.end, within + window)], [Figure(value=None, limit=within, unit="s")])
+        [Late(last, end, within + window)], [Figure(value=None, limit=within, unit="s")])
 
 
 def _all_back(history: History, last: float) -> float:
@@ -171,20 +174,20 @@ def _as_good(history: History, now: float, before: float, seconds: float) -> boo
     return now >= 0.9 * before or (history.plan.checks.excuses_outages and now * seconds >= 0.9 * before * seconds - 1)
 
 
-def _lasts(history: History, healed: float, rate: float, contributors: float, window: float) -> bool:
-    """Return whether the end of the run is as good as the moment at which the cluster had healed, to a whole merge: the
-    two may overlap, and part of one decides nothing."""
-    start = max(healed, history.end - 2 * window)
-    now_rate, now_contributors = _pulse(history, start, history.end)
-    seconds = history.end - start
+def _lasts(history: History, healed: float, end: float, rate: float, contributors: float, window: float) -> bool:
+    """Return whether the end is as good as the moment at which the cluster had healed, to a whole merge: the two may
+    overlap, and part of one decides nothing."""
+    start = max(healed, end - 2 * window)
+    now_rate, now_contributors = _pulse(history, start, end)
+    seconds = end - start
     merges = round(now_rate * seconds) >= math.floor(0.9 * rate * seconds)
     return (merges or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
 
 
-def _moments(history: History, start: float, window: float) -> Iterator[float]:
+def _moments(history: History, start: float, end: float, window: float) -> Iterator[float]:
     """The fault's end, and every merge after it, as far as a whole window follows in which everything was up."""
     yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
-                if at + window <= history.end and history.was_up(at, at + window))
+                if at + window <= end and history.was_up(at, at + window))
 
 
 def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
@@ -449,11 +452,11 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:
-    """Learners that any fault was on, or had been on shortly before."""
+    """Learners that any fault was on, or had been on shortly before; and those that were done."""
     learners = history.plan.cluster.names
     hit = {target for span in history.spans for target in span.planned.fault.affected_nodes(learners)
            if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, target, start)}
-    return hit & set(learners)
+    return hit & set(learners) | {worker for worker, done in all_made(history).items() if done < end}
 
 
 def _coming_back(history: History, span: Span, target: str, at: float) -> bool:

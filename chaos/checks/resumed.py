@@ -5,7 +5,9 @@ A node's process may be a launcher, which lives while it starts its ranks again:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Bound, Figure, Finding, Late, at_most, check, longer, need
@@ -20,6 +22,9 @@ _LEAST_S = 10.0
 """What a start takes at most on any machine, if the first one took less."""
 _REMAKING = 2.0
 """Rounds that are made again may take so many times as long as they did."""
+_UNREPORTED = 2
+"""Of so many reports in a row the rounds may be missing: a process may be killed after a round and before its report.
+"""
 
 
 class _Start(NamedTuple):
@@ -37,11 +42,21 @@ class _Start(NamedTuple):
     """The first round of all of them."""
     took_s: float
     """Seconds from the start of the process that told it until then."""
+    reached: int
+    """The newest round that any process had told when it told its first."""
+    stride: float
+    """Rounds from one report to the next, at the most, before it was started."""
 
     @property
     def again(self) -> int:
         """Rounds that were made again; 0 where it told none."""
         return max(0, self.newest + 1 - self.steps[0].step) if self.steps else 0
+
+    @property
+    def skipped(self) -> int:
+        """Rounds that no process told of, between what had been made and its first."""
+        beyond = self.steps[0].step - self.reached if self.steps else 0
+        return beyond - 1 if beyond > _UNREPORTED * self.stride else 0
 
     @property
     def anew(self) -> bool:
@@ -81,8 +96,9 @@ class _Return(NamedTuple):
 
 @check(Resumed, needs={"sound run", "rounds"}, unverified="judged")
 def resumed(history: History, bound: Resumed) -> Finding | None:
-    """A process that is started again goes on from a checkpoint: it does not begin anew, and comes to a round that was
-    not made before in a few times the time that the first start took. A launcher's ranks do not begin anew either."""
+    """A process that is started again goes on from a checkpoint: it does not begin anew, skips no round, and comes to a
+    round that was not made before in a few times the time that the first start took. A launcher's ranks do not begin
+    anew either."""
     starts = [start for worker in history.plan.cluster.names for start in _starts(history, worker)]
     judged = [start for start in starts if start.new or start.last]
     returns = list(_returns(history))
@@ -94,6 +110,9 @@ def resumed(history: History, bound: Resumed) -> Finding | None:
         if start.again > bound.rounds if bound.rounds is not None else start.anew:
             wrong.append(_line(start, "began anew" if start.anew else f"began with round {start.steps[0].step}",
                                start.steps[0].t, f", when round {start.newest} had been told"))
+        elif start.skipped:
+            wrong.append(_line(start, f"began with round {start.steps[0].step}", start.steps[0].t,
+                               f", when round {start.reached} had been told: {start.skipped} were skipped"))
         elif excess := _too_long(history, start, bound):
             late.append(excess)
             wrong.append(_line(start, "had come to no new round", excess.end))
@@ -129,16 +148,20 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
     spawns = sorted((event for event in history.tape.of(Spawn, node="harness") if event.target == worker),
                     key=lambda event: event.t)
     first: Step | None = None
-    newest, took_s = 0, history.first_start(worker) or 0.0
+    newest, took_s, stride = 0, history.first_start(worker) or 0.0, 0
+    others = history.plan.cluster.names if history.plan.cluster.blocking else [worker]
+    told = [step for (node, _), each in history.steps.items() if node in others for step in each]
     for index, spawn in enumerate(spawns):
         steps = list(history.steps.get((worker, spawn.incarnation), ()))
         if first is not None:
             last = index + 1 == len(spawns)
             until = history.end if last else spawns[index + 1].t
-            yield _Start(spawn, newest, steps, until, last, first, took_s)
+            reached = max((step.step for step in told if steps and step.t < steps[0].t), default=newest)
+            yield _Start(spawn, newest, steps, until, last, first, took_s, reached, stride or math.inf)
         elif steps:
             first = steps[0]
         newest = max(newest, *(step.step for step in steps), 0)
+        stride = max(stride, *(later.step - earlier.step for earlier, later in pairwise(steps)), 0)
 
 
 def _returns(history: History) -> Iterator[_Return]:

@@ -12,6 +12,7 @@ from diloco_chaos.chaos.checks.base import (
     at_least,
     at_most,
     check,
+    first_done,
     members,
     need,
     need_before,
@@ -153,7 +154,7 @@ def _done(history: History, worker: str) -> bool:
 def goodput_of_rounds(history: History, least: float) -> Finding:
     """New rounds, by their members, held against the pace before the first fault: a round that is made again is no
     progress."""
-    start, first, end = zero(history), history.first_fault, history.end
+    start, first, end = zero(history), history.first_fault, first_done(history)
     need_before(first - start, QUIET_S, "the pace")
     own, whole = (_made(history, start, until) / history.seconds(start, until) for until in (first, end))
     need(own > 0, "no round was made before the first fault")

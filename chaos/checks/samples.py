@@ -170,8 +170,17 @@ def _skipped(passes: dict[int, list[_Piece]], lanes: dict[str, _Lane], *,
             mine = [piece for piece in pieces if worker in ("", piece.told.worker)]
             if over or in_order:
                 start = min(piece.first for piece in mine) if first_pass and in_order else least
-                skipped += _gaps(mine, start, most if over else _reached(mine))
+                gaps = _gaps(mine, start, most if over else _reached(mine))
+                skipped += gaps if over else [gap for gap in gaps if _crossed(gap, mine)]
     return skipped, "" if in_order else ("numbers come in no order: what was left out is known of whole epochs only")
+
+
+def _crossed(gap: tuple[int, int], pieces: Sequence[_Piece]) -> bool:
+    """Return whether a worker trained on data on both sides of these: between two workers' shards of a data set that
+    nobody has finished lies what they have still before them."""
+    first, last = gap
+    before = {piece.told.worker for piece in pieces if piece.first < first}
+    return any(piece.first > last and piece.told.worker in before for piece in pieces)
 
 
 def _gaps(pieces: Iterable[_Piece], start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -67,6 +67,20 @@ def test_more_rounds_made_again_than_may_be_fail():
     assert (finding.holds, str(finding.bound)) == (False, "≤ 15 rounds made again")
 
 
+def test_a_job_that_goes_on_beyond_what_was_made_skips_rounds():
+    finding = found((0, range(1, 36)), (10, range(41, 60)))
+    assert not finding.holds
+    assert text(finding.evidence[0]) == ("w.1 started at 10.00 s, began with round 41 at 12.00 s, when round 35 had "
+                                         "been told: 5 were skipped")
+    assert not found((0, range(1, 36)), (10, range(21, 60)), (20, range(81, 99))).holds
+
+
+@pytest.mark.parametrize(("before", "after"), [(range(1, 36), range(37, 60)), (range(10, 80, 10), range(90, 200, 10)),
+                                               ([50], [90, 100])])
+def test_a_round_that_was_made_and_not_reported_is_not_skipped(before, after):
+    assert found((0, before), (10, after)).holds
+
+
 def test_a_start_that_takes_much_longer_than_the_first_fails():
     assert not found((0, range(1, 36)), (10, ()), end=31).holds
 

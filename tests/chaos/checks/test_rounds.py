@@ -224,6 +224,35 @@ def test_rounds_that_begin_again_with_each_epoch_accuse_nobody_unless_a_fault_ca
     assert (judged.change == "add a group") is (verdict == "unknown")
 
 
+def alone(hit, other, *, fault=(5.0, 10.0), **settings):
+    """A run of two workers that count their own rounds and make them at these tenths of a second; a fault hits w-1."""
+    told = sorted((moment / 10, worker, number) for worker, moments in (("w-1", hit), ("w-2", other))
+                  for number, moment in enumerate(moments, 1))
+    steps = [an_event(t, worker, 0, "step", {"step": number, "tokens": 0}) for t, worker, number in told]
+    merges = [an_event(t, "rounds", 0, "merge", {
+        "round": index, "step": number, "version": index, "contributions": [{"learner": worker, "incarnation": 0}]})
+        for index, (t, worker, number) in enumerate(told, 1)]
+    start, end = fault
+    harness = [an_event(start, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
+               an_event(start, "harness", 0, "injected", {"fault": "f1"}),
+               an_event(end, "harness", 0, "healed", {"fault": "f1"})]
+    return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *steps, *merges, *harness], shared=False,
+                   rounds=250, **settings)
+
+
+@pytest.mark.parametrize(("last", "holds"), [(250, True), (150, False)])
+def test_one_that_has_made_all_its_own_rounds_is_not_missed_and_one_that_stops_before_is(last, holds):
+    away = [*range(50), *range(100, 300)]
+    assert CHECKS["self_healing"](alone(away, range(last))).holds is holds
+    assert CHECKS["goodput"](alone(away, range(last), checks="{goodput: {at_least: 87%}}")).holds is holds
+
+
+@pytest.mark.parametrize(("last", "holds"), [(250, None), (240, False)])
+def test_one_that_has_made_all_its_own_rounds_is_no_bystander(last, holds):
+    finding = CHECKS["blast_radius"](alone(range(0, 500, 2), range(last), fault=(30.0, 33.0)))
+    assert (finding and finding.holds) is holds
+
+
 def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
     over = [an_event(1.0, "rounds", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             an_event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]

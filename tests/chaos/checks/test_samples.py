@@ -102,6 +102,20 @@ def test_numbers_that_workers_have_in_common_from_the_beginning_are_each_ones_ow
     assert finding.measured == "2 batches trained twice, 0 skipped"
 
 
+def test_between_shards_that_no_worker_has_finished_nothing_is_left_out():
+    shards = [(f"w-{worker}", 0, number, 100 * worker + number) for number in range(6) for worker in (1, 2, 3)]
+    assert once(*shards, workers=3, shared=False).holds
+    assert once(*shards, *process(1, 6, range(206, 216), worker="w-2"), workers=3, shared=False).holds
+    finding = once(*shards, *process(1, 6, range(216, 226), worker="w-2"), workers=3, shared=False)
+    assert (finding.holds, finding.measured) == (False, "0 batches trained twice, 10 skipped")
+
+
+def test_what_one_that_died_had_still_before_it_is_left_out_where_others_pass_it():
+    leases = [(f"w-{1 + index % 2}", 0, index // 2, [(10 * lease, 10 * lease + 9)])
+              for index, lease in enumerate([0, 1, 2, 4, 5, 6])]
+    assert once(*leases, workers=2, shared=False).measured == "0 batches trained twice, 10 skipped"
+
+
 def test_samples_are_of_all_workers():
     both = [(f"w-{worker}", 0, number, [(4 * number, 4 * number + 3)]) for number in range(4) for worker in (1, 2)]
     assert once(*both, workers=2, kind="samples").measured == "16 samples trained twice, 0 skipped"
