@@ -233,8 +233,8 @@ def _stood_still(history: History, span: Span, gone: Exit) -> bool:
     notice that one of their processes is gone, and end then. How long it stood is for other checks."""
     if gone.t < span.began or history.tape.newest(gone.target, span.began) != gone.incarnation:
         return False
-    steps = history.steps.get((gone.target, gone.incarnation), ())
-    return bool(steps) and steps[-1].t <= span.began + _LOOKS_S
+    steps = history.steps.get((gone.target, gone.incarnation))
+    return steps is not None and len(steps) > 0 and steps[-1].t <= span.began + _LOOKS_S
 
 
 def _reasons(own: list[Event]) -> list[str]:
