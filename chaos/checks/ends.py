@@ -223,7 +223,18 @@ def _by_its_process(history: History, gone: Exit) -> bool:
             return True
         if _hit(history, span, gone) and (gone.again or gone.status in (-fault.sends, 128 + fault.sends)):
             return True
+        if gone.again and _stood_still(history, span, gone):
+            return True
     return False
+
+
+def _stood_still(history: History, span: Span, gone: Exit) -> bool:
+    """Return whether a process reported no round from a fault to its end: some trainers take longer than `_AFTER_S` to
+    notice that one of their processes is gone, and end then. How long it stood is for other checks."""
+    if gone.t < span.began or history.tape.newest(gone.target, span.began) != gone.incarnation:
+        return False
+    steps = history.steps.get((gone.target, gone.incarnation))
+    return steps is not None and steps[-1].t <= span.began + _LOOKS_S
 
 
 def _reasons(own: list[Event]) -> list[str]:

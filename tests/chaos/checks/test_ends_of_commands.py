@@ -134,6 +134,15 @@ def test_what_the_signal_of_a_fault_ended_is_that_faults(status, more, result):
     assert verdict(history).verdict == result
 
 
+@pytest.mark.parametrize(("rounds", "more", "result"), [
+    (10, {"again": True}, "passed"), (10, {}, "unknown"), (90, {"again": True}, "unknown")],
+    ids=["it stood still", "it is not started again", "it had gone on"])
+def test_who_stands_still_from_a_fault_of_one_of_its_processes_ends_by_that_however_late(rounds, more, result):
+    history = run(*trained("w-1", rounds), *trained("w-2", 200), *hit(1.0, kind="kill_process", ok=True, pids="77"),
+                  ended(14.7, "w-1", -2, **more), over(20.0), rounds=200, faults=KILL_PROCESS)
+    assert verdict(history).verdict == result
+
+
 def test_a_node_whose_own_process_a_fault_signalled_was_ended_by_nobody_else():
     history = run(*trained("w-1", 10, pid=77), *trained("w-2", 90), *hit(1.0, kind="kill_process", ok=True, pids="77"),
                   ended(8.0, "w-1", -9), over(9.0), rounds=90, faults=KILL_PROCESS)
