@@ -41,8 +41,8 @@ from diloco_chaos.harness.record.tape.events import (
 )
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
-"""Exit statuses that something else brings about: a person, or a kernel that is short of memory. No process ends itself
-by one of these signals."""
+"""Exit statuses that something else brings about: a person, or a kernel that is short of memory. A process ends itself
+by one of these signals only if a library interrupts its main thread, as Monarch does if an actor's process is gone."""
 _MACHINE = ("No space left", "Disk quota", "Input/output error", "Cannot allocate memory", "Read-only file system")
 """What the machine did to a node, by its own word."""
 _LOOKS_S = 0.5
@@ -223,9 +223,14 @@ def _by_its_process(history: History, gone: Exit) -> bool:
             return True
         if _hit(history, span, gone) and (gone.again or gone.status in (-fault.sends, 128 + fault.sends)):
             return True
-        if gone.again and _stood_still(history, span, gone):
-            return True
-    return False
+    return gone.again is True and _after_its_process(history, gone)
+
+
+def _after_its_process(history: History, gone: Exit) -> bool:
+    """Return whether a node did nothing from a fault of one of its processes to its end."""
+    return any(isinstance(span.planned.fault, OfProcess) and span.injected is not None
+               and gone.target in span.planned.fault.targets and _stood_still(history, span, gone)
+               for span in history.spans)
 
 
 def _stood_still(history: History, span: Span, gone: Exit) -> bool:
@@ -234,7 +239,7 @@ def _stood_still(history: History, span: Span, gone: Exit) -> bool:
     if gone.t < span.began or history.tape.newest(gone.target, span.began) != gone.incarnation:
         return False
     steps = history.steps.get((gone.target, gone.incarnation))
-    return steps is not None and len(steps) > 0 and steps[-1].t <= span.began + _LOOKS_S
+    return steps is not None and steps[-1].t <= span.began + _LOOKS_S
 
 
 def _reasons(own: list[Event]) -> list[str]:
@@ -244,7 +249,9 @@ def _reasons(own: list[Event]) -> list[str]:
 
 def _outside_cause(history: History, gone: Exit, own: list[Event]) -> str:
     """Say what may have ended a process beside its own program; empty where nothing else may."""
-    if gone.oom or gone.status in _OTHERS or any(isinstance(event, Exit) and event.told for event in own):
+    interrupted_itself = gone.status == -signal.SIGINT and _after_its_process(history, gone)
+    signalled = gone.status in _OTHERS and not interrupted_itself
+    if gone.oom or signalled or any(isinstance(event, Exit) and event.told for event in own):
         return "; somebody else ended it"
     if any(words in why for why in _reasons(own) for words in _MACHINE):
         return "; the machine is why"

@@ -25,6 +25,10 @@ _REMAKING = 2.0
 _UNREPORTED = 2
 """Of so many reports in a row the rounds may be missing: a process may be killed after a round and before its report.
 """
+_SILENCE_S = 1.0
+"""Ranks that are started again report nothing for longer than this: an interpreter begins. An epoch follows at once."""
+_SHORTLY_S = 2.0
+"""So long after a fault the last rounds from before it may be reported."""
 
 
 class _Start(NamedTuple):
@@ -165,14 +169,15 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
 
 
 def _returns(history: History) -> Iterator[_Return]:
-    """Yield where a process went back by itself after the first fault. What goes back before may be an epoch."""
+    """Yield where a process went back by itself after a silence in which a fault was on, or shortly after one."""
     newest: dict[str, int] = {}
     before: dict[str, ToldRound] = {}
     first: dict[str, int] = {}
     for told in history.told_rounds:
         worker, previous = told.worker, before.get(told.worker)
         if (previous and previous.inc == told.inc and previous.attempt < told.attempt
-                and told.t >= history.first_fault):
+                and told.t - previous.t > _SILENCE_S
+                and any(span.overlaps(previous.t - _SHORTLY_S, told.t) for span in history.spans)):
             yield _Return(told, newest[worker], first[worker])
         before[worker] = told
         first.setdefault(worker, told.round)

@@ -135,7 +135,7 @@ def test_what_the_signal_of_a_fault_ended_is_that_faults(status, more, result):
 
 
 @pytest.mark.parametrize(("rounds", "more", "result"), [
-    (10, {"again": True}, "passed"), (10, {}, "unknown"), (90, {"again": True}, "unknown")],
+    (10, {"again": True}, "passed"), (10, {}, "failed"), (90, {"again": True}, "unknown")],
     ids=["it stood still", "it is not started again", "it had gone on"])
 def test_who_stands_still_from_a_fault_of_one_of_its_processes_ends_by_that_however_late(rounds, more, result):
     history = run(*trained("w-1", rounds), *trained("w-2", 200), *hit(1.0, kind="kill_process", ok=True, pids="77"),

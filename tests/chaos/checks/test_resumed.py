@@ -18,16 +18,17 @@ from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
 START_S = 2.0
+SILENCE = [0] * 30
 
 
 def found(*processes, end=None, bound="{}", rounds=200, fault=None):
     """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
-    `START_S` after its start, and then ten a second. At `fault` one of its ranks is killed."""
+    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed."""
     events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
     for incarnation, (start, numbers) in enumerate(processes):
         events.append(an_event(start, "harness", 0, "spawn", {"target": "w", "incarnation": incarnation, "pid": 1}))
         events += [an_event(start + START_S + index / 10, "w", incarnation, "step", {"step": number, "tokens": 0})
-                   for index, number in enumerate(numbers)]
+                   for index, number in enumerate(numbers) if number]
     last = max(event.t for event in events)
     if fault is not None:
         events += [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
@@ -99,25 +100,27 @@ def test_a_process_started_when_all_rounds_were_made_has_none_to_make():
 
 
 def test_ranks_that_begin_anew_under_a_launcher_that_lives_fail():
-    finding = found((0, [*range(1, 36), *range(1, 60)]), fault=5.45)
+    finding = found((0, [*range(1, 36), *SILENCE, *range(1, 60)]), fault=5.3)
     assert not finding.holds
-    assert text(finding.evidence[0]) == "w.0 began anew with round 1 at 5.50 s, when round 35 had been told"
+    assert text(finding.evidence[0]) == "w.0 began anew with round 1 at 8.50 s, when round 35 had been told"
 
 
 def test_ranks_that_go_on_from_a_checkpoint_under_a_launcher_that_lives_pass():
-    finding = found((0, [*range(1, 36), *range(21, 60)]), fault=5.45)
+    finding = found((0, [*range(1, 36), *SILENCE, *range(21, 60)]), fault=5.3)
     assert (finding.holds, finding.measured) == (True, "1 restart within a process, 15 rounds made again")
-    assert not found((0, [*range(1, 36), *range(21, 60)]), fault=5.45, bound="{rounds: 14}").holds
+    assert not found((0, [*range(1, 36), *SILENCE, *range(21, 60)]), fault=5.3, bound="{rounds: 14}").holds
 
 
 def test_ranks_that_begin_anew_fail_also_if_their_launcher_was_started_again():
-    finding = found((0, range(1, 36)), (10, [*range(21, 60), *range(1, 90)]), fault=5.45)
+    finding = found((0, range(1, 36)), (10, [*range(21, 60), *SILENCE, *range(1, 90)]), fault=15.8)
     assert not finding.holds
     assert "w.1 began anew with round 1" in text(finding.evidence[0])
 
 
-def test_rounds_that_begin_again_before_any_fault_are_of_another_epoch():
-    assert found((0, [*range(1, 36), *range(1, 36)])) is None
+@pytest.mark.parametrize(("silence", "fault"), [([], 5.3), (SILENCE, None), (SILENCE, 2.5)],
+                         ids=["no silence", "no fault", "a fault long before"])
+def test_rounds_that_begin_again_by_themselves_are_of_another_epoch(silence, fault):
+    assert found((0, [*range(1, 36), *silence, *range(1, 36)]), fault=fault) is None
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=5))
