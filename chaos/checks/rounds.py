@@ -24,7 +24,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Exit, Spawn, Step
+from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step
 
 _MOMENT_S = 0.05
 _FEW = 5
@@ -71,18 +71,39 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
 def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     """No round after the steady state has fewer members than were promised: the workers that reported it, or as many as
-    one of them says."""
+    one of them says. Workers that say different numbers made it apart from each other: the fewest count."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
-    counted = [(members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
+    counted = [(_together(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
     few = [(count, merge) for count, merge in counted if count < bound.at_least]
     fewest = min(count for count, _ in counted)
     return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
-                   [line(f"round {merge.round} at ", merge.t, f" had {count}") for count, merge in sorted(
-                       few, key=lambda entry: entry[0])[:3]],
+                   [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
+                    for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
+
+
+def _words(merge: Merge) -> dict[int, list[str]]:
+    """Return the numbers of members that workers say a round had -> who says so."""
+    words: dict[int, list[str]] = {}
+    for part in merge.contributions:
+        if part.members:
+            words.setdefault(part.members, []).append(part.learner)
+    return words
+
+
+def _together(merge: Merge) -> int:
+    """Return how many members made a round with each other, of the fewest if they were apart."""
+    words = _words(merge)
+    return min(words) if len(words) > 1 else members(merge)
+
+
+def _by_whom(merge: Merge) -> str:
+    words = _words(merge)
+    said = [f"{count} by the word of {' and '.join(workers)}" for count, workers in sorted(words.items())]
+    return f" ({', '.join(said)})" if len(words) > 1 else ""
 
 
 @check(Within, needs={"rounds"}, unverified="judged")

@@ -176,6 +176,17 @@ def test_one_who_tells_may_say_how_many_they_were():
     assert not quorum((0, 1, {"members": 2}), (1, 1, {"members": 1})).holds
 
 
+@pytest.mark.parametrize(("words", "holds"), [((2, 1, 2), False), ((3, 2, 3), True), ((2, None, 2), True)])
+def test_of_members_that_say_different_numbers_the_fewest_count(words, holds):
+    parts = [{"learner": f"w-{worker}", "incarnation": 0, "members": count} for worker, count in enumerate(words, 1)]
+    merge = an_event(0.5, "rounds", 0, "merge", {"round": 9, "step": 9, "version": 9, "contributions": parts})
+    steady = an_event(0.0, "rounds", 0, "steady", {"step": 0})
+    finding = CHECKS["round_quorum"](history([steady, merge], checks="{round_quorum: {at_least: 2}}"))
+    assert finding.holds is holds
+    assert holds or text(finding.evidence[0]) == ("round 9 at 0.50 s had 1 (1 by the word of w-2, 2 by the word of w-1 "
+                                                  "and w-3)")
+
+
 def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is_asked_for():
     with pytest.raises(Unknown, match="finish no round together"):
         quorum((0, 1, {}), shared=False)
