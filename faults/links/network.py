@@ -22,6 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import ends
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14
+_UNLINKED = "with `--on compose`, `disconnect` cuts such connections, too"
 
 
 class Latency(LinkFault):
@@ -206,7 +207,7 @@ class Partition(LinkFault):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Return whether nothing got through, and no connection passed by."""
         why = contradiction(run, on)
-        return Effect(False, f"the links were cut, but {why}") if why else super().verify(run, on)
+        return Effect(False, f"the links were cut, but {why}; {_UNLINKED}") if why else super().verify(run, on)
 
     def took_effect(self, run: Evidence, on: Injection) -> Effect:
         """Judge it by how long nothing came through: from the loss of the connection to the next hello; one way: from

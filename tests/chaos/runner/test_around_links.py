@@ -22,3 +22,4 @@ def test_a_partition_around_which_rounds_go_on_is_unverified_and_says_why(tmp_pa
     [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
     assert verdict.verdict == "unknown"
     assert "first and second had a connection that passes no link" in verdict.evidence[0]
+    assert "with `--on compose`, `disconnect` cuts such connections" in verdict.evidence[0]
