@@ -53,8 +53,10 @@ _LEAST_BASELINE_S = 1.0
 _LEAST_MERGES = 8
 _DEVIATIONS = 4
 _GAPS_OF_A_WINDOW = 2
-_GOOD_PART = 0.2
-"""Share of a window in which others have to be in the way for a rate to be too low because of them."""
+_TOO_MUCH = 0.4
+"""Such a share is taken to be lacking of the others, where one has a part in too many rounds."""
+_GOOD_PART = 0.5
+"""Share of what a rate lacks for which others have to be in the way: where nodes work in turn, each of them waits."""
 
 
 @check(Within)
@@ -89,7 +91,8 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, end, rate, contributors, window):
                 return Finding(False, "healed, but not to the end", at_most(show_seconds(within)),
-                               [f"before: {before}"], [_hindered(max(at, end - 2 * window), end)],
+                               [f"before: {before}"],
+                               [_below(history, max(at, end - 2 * window), end, rate, contributors)],
                                [Figure(value=None, limit=within, unit="s")])
             seconds = _healing_s(history, last, at)
             words, limit = beside(seconds, within)
@@ -103,7 +106,8 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     now_rate, now_contributors = _pulse(history, end - window, end)
     return Finding(False, "never", at_most(show_seconds(within)), [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
-        [Late(last, end, within + window)], [Figure(value=None, limit=within, unit="s")])
+        [Late(last, end, within + window) if history.plan.checks.excuses_outages else
+         _below(history, last + within, end, rate, contributors)], [Figure(value=None, limit=within, unit="s")])
 
 
 def _all_back(history: History, last: float) -> float:
@@ -145,9 +149,16 @@ def _returning_s(history: History, span: Span, target: str, start: float, end: f
     return history.seconds(start, end) - out_s
 
 
-def _hindered(start: float, end: float) -> Late:
-    """Return the time in which a rate is too low; that is excused if others were in the way for a good part of it."""
-    return Late(start, end, (1 - _GOOD_PART) * (end - start))
+def _hindered(start: float, end: float, lacking: float) -> Late:
+    """Return the time in which a rate lacks such a share of what it must be; that is excused if others were in the way
+    for a good part of that share."""
+    return Late(start, end, (1 - _GOOD_PART * max(0.0, lacking)) * (end - start))
+
+
+def _below(history: History, start: float, end: float, rate: float, contributors: float) -> Late:
+    """Return the time in which merges are too few, or too few take part in them, against what is given."""
+    now_rate, now_contributors = _pulse(history, start, end)
+    return _hindered(start, end, 1 - min(now_rate / (0.9 * rate), now_contributors / (0.9 * contributors)))
 
 
 def _of_the_living(history: History, rate: float, contributors: float) -> tuple[float, float]:
@@ -381,7 +392,8 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
                                 f"{starting} was being started")
                 else:
-                    paces.append((pace - allowed, pace, learner, words, _hindered(start, end)))
+                    paces.append((pace - allowed, pace, learner, words,
+                                  _hindered(start, end, 1 - pace / allowed if allowed > 0 else 0.0)))
     if busy and all(beyond >= 0 for beyond, *_ in paces):
         raise Unknown(busy[0])
     if not paces and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
@@ -508,7 +520,8 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         share = mean(any(part.learner == bound.learner for part in merge.contributions) for merge in rounds)
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within
-        late += [] if within else [_hindered(*window) for window in windows]
+        lacking = 1 - share / bound.at_least if bound.at_least and share < bound.at_least else _TOO_MUCH
+        late += [] if within else [_hindered(*window, lacking) for window in windows]
         said = f"{bound.learner} {share:.0%}"
         measured = [*measured, said] if within else [said, *measured]
         figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")

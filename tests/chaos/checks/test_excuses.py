@@ -76,6 +76,14 @@ def test_a_run_whose_pace_is_lost_to_others_after_it_had_healed_is_inconclusive(
     assert watched(story, int(storm.end) - 3, 99).verdict("self_healing").verdict == "unknown"
 
 
+@pytest.mark.parametrize(("waited", "verdict"), [(0.3, "unknown"), (0.02, "failed")])
+def test_a_pace_that_never_comes_back_is_excused_where_the_run_waited_for_half_of_what_it_lacks(storm, waited, verdict):
+    kept = iter(range(10**6))
+    story = storm.without(lambda event: event.event == "merge" and event.t > LAST_HEALED - 6 and next(kept) % 10 >= 6)
+    assert story.verdict("self_healing").measured == "never"
+    assert watched(story, 0, 99, **STALLED, waited=waited).verdict("self_healing").verdict == verdict
+
+
 def test_healing_that_takes_too_long_is_excused_by_as_much_as_others_took(storm):
     story = storm.silent("merge", LAST_HEALED, LAST_HEALED + 5.5)
     assert story.verdict("self_healing").verdict == "failed"
