@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import median, median_low
 from typing import NamedTuple
 
@@ -107,7 +108,7 @@ def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, Tol
     members: dict[tuple[int, int], set[str]] = {}
     for each in told:
         members.setdefault((each.era, each.round), set()).add(each.worker)
-    pairs, why = [], _NO_ROUND_TWICE
+    pairs, why, parted = [], _NO_ROUND_TWICE, _parted(members)
     for mine in _by(told, lambda each: each.worker).values():
         versions: dict[int, ToldRound] = {}
         for attempt in _by(mine, lambda each: str(each.attempt)).values():
@@ -118,12 +119,29 @@ def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, Tol
                     continue
                 if not before.losses or not each.losses:
                     why = "rounds were made twice, and not both times with a loss"
-                elif together and (before.era == each.era
+                elif together and (before.era == each.era or each.round >= parted.get(each.era, math.inf)
                                    or members[before.era, each.round] != members[each.era, each.round]):
                     why = "rounds were made twice, and by other workers the second time"
                 else:
                     pairs.append((before, each))
     return sorted(pairs, key=lambda pair: pair[1].t), why
+
+
+def _parted(members: Mapping[tuple[int, int], set[str]]) -> dict[int, int]:
+    """Return by era the first round that other workers made than before: each later round began from another state.
+
+    A kill may come between the reports of an era's last round, so this one says nothing of who made it.
+    """
+    parted: dict[int, int] = {}
+    latest: dict[int, set[str]] = {}
+    for era, keys in groupby(sorted(members), key=itemgetter(0)):
+        *rounds, last = [number for _, number in keys]
+        for number in rounds:
+            if latest.get(number, members[era, number]) != members[era, number]:
+                parted.setdefault(era, number)
+        latest |= {number: members[era, number] for number in rounds}
+        latest.pop(last, None)
+    return parted
 
 
 def _alike(some: Sequence[float | str], others: Sequence[float | str], tolerance: float) -> bool:

@@ -7,6 +7,7 @@ died for good then has no part in what the others made again, and what it told o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -108,8 +109,12 @@ def _attempts(lane: Sequence[Step]) -> list[list[Step]]:
 
 
 def _all_went_back(lanes: dict[str, list[Step]], worker: str, before: int, first: Step) -> bool:
-    """Return whether a worker that begins anew goes back, and every other one that tells anything later does so, too.
-    """
-    nexts = (next((step.step for step in lane if step.t > first.t), first.step)
-             for other, lane in lanes.items() if other != worker)
-    return first.step <= before and all(number <= first.step for number in nexts)
+    """Return whether a worker that begins anew goes back, and every other one that tells anything later does so, too:
+    its next round is none that follows on its last. One that joins those who went back comes later than they."""
+    return first.step <= before and all(_goes_back(lane, first.t) for other, lane in lanes.items() if other != worker)
+
+
+def _goes_back(lane: Sequence[Step], t: float) -> bool:
+    """Return whether a worker that tells anything after a moment begins with a round that it had come to before."""
+    place = bisect_right(lane, t, key=lambda step: step.t)
+    return not 0 < place < len(lane) or lane[place].step <= lane[place - 1].step

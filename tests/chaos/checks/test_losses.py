@@ -149,6 +149,15 @@ def test_a_round_made_again_by_other_members_proves_nothing():
         repeat(*both, *process(1, 2, [7.0, 7.0]), workers=2, checks="{rounds_repeat: {}}")
 
 
+def test_a_round_after_one_that_other_members_made_proves_nothing():
+    both = [(worker, 0, number, 1.0 / number) for number in range(1, 9) for worker in ("w-1", "w-2")]
+    alone = [("w-2", 1, number, 2.0) for number in range(1, 4)]  # w-1 is there again from the fourth on
+    joined = [(worker, 1, number, 2.0) for number in range(4, 9) for worker in ("w-1", "w-2")]
+    again = [(worker, inc + 1, number, loss) for worker, inc, number, loss in joined]
+    assert repeat(*both, *alone, *joined, workers=2) is None
+    assert repeat(*both, *alone, *joined, *again, workers=2).measured == "0 of 10 differ", "the third time as the second"
+
+
 def test_workers_that_go_back_together_are_compared_each_with_itself():
     both = [(worker, inc, number, loss) for inc, first in ((0, 1), (1, 2)) for number in range(first, 5)
             for worker, loss in (("w-1", 1.0 / number), ("w-2", 2.0 / number))]
