@@ -6,7 +6,8 @@ a part of the run; and what the run's own faults do to the machine is no interfe
 Others who keep the processors busy are in the way of a run that wants one, and of no run that sleeps or stands still:
 no longer than for the run delay of that thread of its nodes that waited longest. (Threads that wait at the same time
 must not be added up, and where rounds are computed one of them is on the way of all.) A tape without that figure says
-only what others used.
+only what others used. What the host of a virtual machine keeps of its processors may be missing to others, too: no
+thread lost more than all processors did.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _STOLEN = 0.1
 _WAITED = 0.05
 """Share of the time for which a thread of the run has to wait for one then; less is what any scheduler takes."""
 RUN_DELAY = "this run waited for a processor"
+_STEAL = "the host of this virtual machine kept its processors"
 _LATE_S = 0.3
 """The harness itself wanted to run, and could not."""
 _STOPPED_S, _AT_REST = 1.0, 0.5
@@ -58,7 +60,7 @@ class Interference(NamedTuple):
         """Return how many seconds of [start, end] were interfered with: those in which the run waited, where it is
         known for how long it did."""
         whole = max(0.0, min(self.end, end) - max(self.start, start))
-        if self.why != RUN_DELAY:
+        if self.why not in (RUN_DELAY, _STEAL) or any(sample.waited is None for sample in self.samples):
             return whole
         return min(whole, sum(_waited(sample, start, end) for sample in self.samples))
 
@@ -103,8 +105,6 @@ def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
 
 def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately: Sequence[Machine]) -> str:
     cores = sample.cores
-    if sample.stolen >= _STOLEN * cores:
-        return "the host of this virtual machine kept its processors"
     if sample.others >= _OTHERS and sample.idle <= _NO_IDLE * cores and "processors" not in strained:
         if sample.waited is None:
             return "other processes had its processors"
@@ -120,7 +120,11 @@ def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately
         return "its disk kept it waiting"
     if sample.memory >= _WAITED_MEMORY and "memory" not in strained and not _wants_too_much(sample):
         return "it was short of memory"
-    return ""
+    return _STEAL if _robbed(sample) else ""
+
+
+def _robbed(sample: Machine) -> bool:
+    return sample.stolen >= _STOLEN * sample.cores
 
 
 def _moves_much(lately: Sequence[Machine]) -> bool:
@@ -153,8 +157,9 @@ def _strained(history: History, start: float, end: float) -> set[str]:
 
 
 def _waited(sample: Machine, start: float, end: float) -> float:
-    """Return for how many seconds of [start, end] the run waited: its run delay is told when the wait is over."""
-    waited = sample.waited or 0.0
+    """Return for how many seconds of [start, end] the run waited: its run delay is told when the wait is over. None of
+    its threads lost more to the host than all processors together did."""
+    waited = (sample.waited or 0.0) + (sample.stolen * sample.seconds if _robbed(sample) else 0.0)
     lasted = max(sample.seconds, waited)
     return waited / lasted * max(0.0, min(sample.t, end) - max(sample.t - lasted, start))
 

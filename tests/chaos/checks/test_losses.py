@@ -155,7 +155,8 @@ def test_a_round_after_one_that_other_members_made_proves_nothing():
     joined = [(worker, 1, number, 2.0) for number in range(4, 9) for worker in ("w-1", "w-2")]
     again = [(worker, inc + 1, number, loss) for worker, inc, number, loss in joined]
     assert repeat(*both, *alone, *joined, workers=2) is None
-    assert repeat(*both, *alone, *joined, *again, workers=2).measured == "0 of 10 differ", "the third time as the second"
+    third = repeat(*both, *alone, *joined, *again, workers=2)
+    assert third.measured == "0 of 10 differ", "the third time is as the second"
 
 
 def test_workers_that_go_back_together_are_compared_each_with_itself():

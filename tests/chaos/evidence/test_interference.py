@@ -154,6 +154,13 @@ def test_what_waited_is_no_matter_where_the_host_or_a_disk_was_in_the_way():
         "its disk kept it waiting"]
 
 
+@pytest.mark.parametrize(("sample", "seconds"), [
+    ({"stolen": 0.3, "waited": 0.0}, 0.6), ({"stolen": 0.3, "waited": 0.2}, 1.0), ({"stolen": 0.3}, 2.0)],
+    ids=["what it kept", "and what others had", "no figure of the run"])
+def test_a_host_is_in_the_way_for_no_longer_than_it_kept_processors(sample, seconds):
+    assert seconds_within(interference(history({}, sample, sample, {})), 0.0, 9.0) == pytest.approx(seconds)
+
+
 def test_machines_are_looked_at_one_by_one():
     busy = {"others": 0.9, "idle": 0.1}
     plan = freeze(parse("diloco_chaos: 1\nname: mine\n"), 0)
