@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from statistics import median
+from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Doubt, from_logs, no_round_reported, unnumbered_epochs
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
+from diloco_chaos.chaos.evidence.interference import (
+    Interference,
+    describe,
+    interference,
+    seconds_within,
+    stopped_for,
+)
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn, Warning
 from diloco_chaos.harness.record.tape.series import times
@@ -121,24 +129,44 @@ def _late_workers(history: History) -> str:
 
 def _lost_pace(history: History, start: float, end: float) -> Doubt:
     """Return why this machine did not keep the pace between these times; false: it did, or the run itself is why."""
-    slow = slowest_pace(history, start, end)
-    if slow is None:
-        return Doubt()
-    learner, pace = slow
-    nominal = history.step_time(learner)
-    bearable = (1 + _slack(history, learner)) * nominal
-    if pace <= bearable:
+    slow = [window for window in _paces(history, start, end) if window.too_slow > 0]
+    if not slow:
         return Doubt()
     if stood := stopped_for(history, start, end):
         return Doubt(f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
                      f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept", "run it again")
-    others = describe(interference(history), start, end)
-    watched = history.tape.of(Machine, node="harness")
-    if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
-        return Doubt()  # nothing else was in the way, and the machine is large enough
-    return Doubt(f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "
-                 f"nominal is {nominal * 1e3:.0f} ms" + (f" ({others})" if others else ""),
+    intervals = interference(history)
+    others = describe(intervals, start, end)
+    if history.tape.of(Machine, node="harness"):
+        usual = {learner: _usual_pace(history, learner, start, end) for learner in {window.learner for window in slow}}
+        slow = [window for window in slow
+                if usual[window.learner] > window.bearable or window.explained_by(intervals)]
+        if not slow:
+            return Doubt()  # nothing else was in the way, and the machine is large enough
+    worst = max(slow, key=lambda window: window.pace / window.bearable)
+    nominal = history.step_time(worst.learner)
+    return Doubt(f"this machine is too busy: {worst.learner} took {worst.pace * 1e3:.0f} ms a step before the first "
+                 f"fault, nominal is {nominal * 1e3:.0f} ms" + (f" ({others})" if others else ""),
                  "run it when less else is going on" if others else "a pace that this machine holds: --step-time auto")
+
+
+class _Pace(NamedTuple):
+    """The mean time of a learner's steps in a part of the run, all in seconds."""
+
+    learner: str
+    pace: float
+    bearable: float
+    start: float
+    end: float
+
+    @property
+    def too_slow(self) -> float:
+        """Return the seconds by which its steps took too long."""
+        return (self.end - self.start) * (1 - self.bearable / self.pace)
+
+    def explained_by(self, intervals: Sequence[Interference]) -> bool:
+        """Return whether others were in the way for half of that."""
+        return seconds_within(intervals, self.start, self.end) >= self.too_slow / 2
 
 
 def _slack(history: History, learner: str) -> float:
@@ -156,23 +184,16 @@ def _usual_pace(history: History, learner: str, start: float, end: float) -> flo
     return median(took) if took else math.inf
 
 
-def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
-    """Return the learner whose mean time of a step over any 3 s window was the longest against its nominal one, and
-    that time in seconds; None where no window is that long."""
-    paces: list[tuple[float, float, str]] = []  # time of a step as a share of nominal, in seconds, whose
+def _paces(history: History, start: float, end: float) -> Iterator[_Pace]:
+    """Yield the mean time of a step of each learner over each window of 3 s."""
     if not history.plan.cluster.step_time:
-        return None
+        return
     for ((learner, _), events), (left, right) in product(history.steps.items(), history.awake(start, end)):
         moments = [t for t in times(events) if left <= t <= right]
         moments += [right] if moments else []  # a learner that stands still at the end does not hold its pace
-        index, nominal = 0, history.step_time(learner)
+        index, bearable = 0, (1 + _slack(history, learner)) * history.step_time(learner)
         for last, (_, now) in enumerate(pairwise(moments), 1):
             while now - moments[index + 1] >= PACE_WINDOW_S:
                 index += 1
             if now - moments[index] >= PACE_WINDOW_S:
-                pace = (now - moments[index]) / (last - index)
-                paces.append((pace / nominal, pace, learner))
-    if not paces:
-        return None
-    _, pace, learner = max(paces)
-    return learner, pace
+                yield _Pace(learner, (now - moments[index]) / (last - index), bearable, moments[index], now)

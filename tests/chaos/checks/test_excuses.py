@@ -136,6 +136,7 @@ def test_steps_that_take_long_on_a_quiet_machine_are_no_weather(calm):
     assert "too busy" not in seen.inconclusive
     assert {verdict.name for verdict in seen.checks if verdict.verdict == "failed"} >= {"no_global_stall"}
     assert watched(stalled, 3, 7).judged().inconclusive.startswith("this machine is too busy: ")
+    assert "too busy" not in watched(stalled, 8, 10).judged().inconclusive, "others came later"
 
 
 def test_a_machine_that_is_too_small_for_the_run_is_told_as_that_though_nobody_else_is_there(calm):
