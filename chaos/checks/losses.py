@@ -10,7 +10,7 @@ from operator import itemgetter
 from statistics import median, median_low
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, violations
+from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, need, violations
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat, SameAsUninterrupted
@@ -94,12 +94,46 @@ def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
             raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
         return None
     differ = [(before, again) for before, again in pairs if not _alike(before.losses, again.losses, bound.tolerance)]
+    if differ and bound.control:
+        _controlled(history, bound.tolerance)
     evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before.losses)} at ", before.t,
                      f", and {again.process} told {_shown(again.losses)} at ", again.t) for before, again in differ[:3]]
     if differ:
         evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
     return Finding(not differ, f"{len(differ)} of {len(pairs)} differ", allowed, evidence, figures=violations(differ))
+
+
+def _controlled(history: History, tolerance: float) -> None:
+    """Hold the rounds of before the first fault against a run without faults.
+
+    Raises:
+        Unknown: they differ as well, or there are none.
+    """
+    early = [each for each in history.told_rounds if each.t < history.first_fault]
+    before = _beside_uninterrupted(history, early)
+    need(before, "no round before the first fault was told with a loss here and in the run without faults")
+    differ = [(each, expected) for each, expected in before if not _alike(each.losses, expected, tolerance)]
+    if differ:
+        each, expected = differ[0]
+        raise Unknown(f"it is not deterministic: without any fault round {each.round} of {each.worker} had the loss "
+                      f"{_shown(each.losses)} here and {_shown(expected)} in another run, and {len(differ)} of "
+                      f"{len(before)} rounds differ", "`rounds_repeat: {tolerance: ...}`, as far as runs may differ")
+
+
+def _beside_uninterrupted(history: History,
+                          told: Iterable[ToldRound]) -> list[tuple[ToldRound, list[float | str]]]:
+    """Return those of the rounds that have losses here and without faults, each with what the same nodes told then.
+
+    Raises:
+        Unknown: there is no such run.
+    """
+    reference = history.references.get("fault-free")
+    if reference is None or not reference.rounds:
+        raise Unknown("the fault-free reference is missing, or told no losses")
+    expected = {(worker, number): list(losses) for worker, mine in reference.rounds.items() for number, losses in mine}
+    return [(each, expected[each.worker, each.round]) for each in told
+            if each.losses and (each.worker, each.round) in expected]
 
 
 def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, ToldRound]], str]:
@@ -168,20 +202,13 @@ def _shown(losses: Iterable[float | str]) -> str:
 @check(SameAsUninterrupted, needs={"rounds"}, unverified="judged")
 def same_as_uninterrupted(history: History, bound: SameAsUninterrupted) -> Finding | None:
     """Every round that counts has the loss that the same nodes told of it without faults."""
-    reference = history.references.get("fault-free")
-    if reference is None or not reference.rounds:
-        raise Unknown("the fault-free reference is missing, or told no losses")
-    expected = {(worker, number): list(losses) for worker, mine in reference.rounds.items() for number, losses in mine}
-    told = [each for each in history.told_rounds if not each.void and each.losses
-            and (each.worker, each.round) in expected]
-    if not told:
-        raise Unknown("no round was told with a loss in both runs")
-    differ = [each for each in told
-              if not _alike(each.losses, expected[each.worker, each.round], bound.tolerance)]
+    told = _beside_uninterrupted(history, [each for each in history.told_rounds if not each.void])
+    need(told, "no round was told with a loss in both runs")
+    differ = [(each, expected) for each, expected in told if not _alike(each.losses, expected, bound.tolerance)]
     evidence = [line(f"round {each.round}: {each.process} told the loss {_shown(each.losses)} at ", each.t,
-                     f", and without faults it was {_shown(expected[each.worker, each.round])}") for each in differ[:3]]
-    return Finding(not differ, f"{len(differ)} of {len(told)} differ" + (f", from round {differ[0].round} on" if differ
-                                                                        else ""),
+                     f", and without faults it was {_shown(expected)}") for each, expected in differ[:3]]
+    return Finding(not differ, f"{len(differ)} of {len(told)} differ" + (f", from round {differ[0][0].round} on"
+                                                                        if differ else ""),
                    f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0", evidence,
                    figures=violations(differ))
 

@@ -52,7 +52,8 @@ def needed(plan: Plan) -> list[Kind]:
     kinds: list[Kind] = []
     if plan.cluster.first_position or (parity and parity.against_synchronous is not None):
         kinds.append("synchronous")
-    if (parity and parity.against_baseline is not None) or plan.checks.same_as_uninterrupted:
+    if ((parity and parity.against_baseline is not None) or plan.checks.same_as_uninterrupted
+            or plan.checks.rounds_repeat.control):
         kinds.append("fault-free")
     return kinds
 

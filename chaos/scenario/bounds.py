@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -25,6 +26,14 @@ NEVER_OFF = frozenset({"faults_verified", "all_undone"})
 
 class _Bound(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+    newer: ClassVar[Mapping[str, Any]] = {}
+    """Settings that plans of earlier versions don't have, with their defaults."""
+
+    @model_serializer(mode="wrap")
+    def _without_newer(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without newer settings that keep their defaults: older frozen plans lack them."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if key not in self.newer or value != self.newer[key]}
 
 
 class Stall(_Bound):
@@ -37,12 +46,7 @@ class Stall(_Bound):
     max_gap_vs_start: float = Field(0.0, ge=0)
     """A gap in which a worker's process is started may go on from then for this many times what that worker took at its
     first start; 0: as long as any other."""
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the document as it was before there was `max_gap_vs_start`, where that keeps its default."""
-        document: dict[str, Any] = serialize(self)
-        return {key: value for key, value in document.items() if (key, value) != ("max_gap_vs_start", 0.0)}
+    newer: ClassVar[Mapping[str, Any]] = {"max_gap_vs_start": 0.0}
 
 
 class AtLeast(_Bound):
@@ -107,12 +111,7 @@ class LossParity(_Bound):
     better_by: Share = 0.2
     """So much lower than the baseline's a loss may be that workers told: below it they trained on something else, or
     told no loss at all."""
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the document as it was before there was `better_by`, where that keeps its default."""
-        document: dict[str, Any] = serialize(self)
-        return {key: value for key, value in document.items() if (key, value) != ("better_by", 0.2)}
+    newer: ClassVar[Mapping[str, Any]] = {"better_by": 0.2}
 
     @model_validator(mode="after")
     def _some(self) -> LossParity:
@@ -135,6 +134,10 @@ class RoundsRepeat(_Bound):
     """By such a share of it the loss of a round that is made again may differ."""
     after_rounds: int = Field(0, ge=0)
     """So many rounds after going back are not compared."""
+    control: bool = False
+    """If losses differ, those of before the first fault are held against a run without faults: where these differ, too,
+    the trainer is not deterministic, and nothing is known."""
+    newer: ClassVar[Mapping[str, Any]] = {"control": False}
 
 
 class MembersAgree(_Bound):

@@ -263,6 +263,29 @@ def held_against(own, its, check, checks, **settings):
     return CHECKS[check](history)
 
 
+CONTROLLED = "{rounds_repeat: {control: true}}"
+
+
+def controlled(whole, *, kill=0.25):
+    """A run whose third round is another one the second time, against a whole one without faults."""
+    own = [*process(0, 1, [4.0, 3.0, 2.0]), *process(1, 2, [3.0, 2.5, 1.0])]
+    return held_against(own, whole, "rounds_repeat", CONTROLLED, fault=kill)
+
+
+def test_a_trainer_that_makes_the_same_without_faults_is_deterministic_and_fails():
+    assert not controlled(process(0, 1, [4.0, 3.0, 2.0, 1.0])).holds
+
+
+def test_a_trainer_that_differs_without_faults_as_well_is_told_as_not_deterministic():
+    with pytest.raises(Unknown, match="not deterministic: without any fault round 2 of w-1 had the loss 3 here"):
+        controlled(process(0, 1, [4.0, 3.1, 2.0, 1.0]))
+
+
+def test_a_control_needs_rounds_before_the_first_fault():
+    with pytest.raises(Unknown, match="no round before the first fault"):
+        controlled(process(0, 1, [4.0, 3.0]), kill=-1.0)
+
+
 def same(own, its, checks="{same_as_uninterrupted: {}}"):
     return held_against(own, its, "same_as_uninterrupted", checks)
 
