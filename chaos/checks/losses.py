@@ -118,14 +118,15 @@ def _controlled(history: History, tolerance: float) -> None:
         each, expected = differ[0]
         raise Unknown(f"it is not deterministic: without any fault round {each.round} of {each.worker} had the loss "
                       f"{_shown(each.losses)} here and {_shown(expected)} in another run, and {len(differ)} of "
-                      f"{len(before)} rounds differ", f"`rounds_repeat: {{tolerance: ...}}`; these two runs differ by {_apart_by(differ):.2%} at most")
+                      f"{len(before)} rounds differ",
+                      f"`rounds_repeat: {{tolerance: ...}}`; these two runs differ by {_apart_by(differ):.2%} at most")
 
 
 def _apart_by(pairs: Iterable[tuple[ToldRound, list[float | str]]]) -> float:
     """Return by how much losses differ at most, as a share of the larger."""
     both = [(one, other) for each, expected in pairs for one, other in zip(each.losses, expected, strict=False)]
     return max((abs(one - other) / max(abs(one), abs(other)) for one, other in both
-                if isinstance(one, float) and isinstance(other, float) and one != other), default=math.inf)
+                if isinstance(one, float) and isinstance(other, float) and one != other), default=1.0)
 
 
 def _beside_uninterrupted(history: History,
