@@ -26,6 +26,8 @@ Observation = dict[str, float | str | bool]
 Strain = Literal["disks", "memory", "processors"]
 """What a machine may be short of."""
 
+AskedBy = Literal["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "XCPU"]
+"""Signals by which a process is asked to end."""
 DURATIONS = ("500ms", "1s", "1500ms", "2s", "3s")
 RETURNS = ("1s", "0s", "200ms", "500ms", "2s", "3s")
 """What `for` and `restart_after` are drawn from."""

@@ -5,12 +5,12 @@ In a scenario they are called as those of nodes are, with a process as their tar
 
 from __future__ import annotations
 
-import signal
-from typing import Annotated, ClassVar, Literal
+from signal import Signals
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation
+from diloco_chaos.faults.base import AskedBy, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import Written, names
 from diloco_chaos.harness.places.base import Ability
@@ -21,11 +21,15 @@ class OfProcess(Fault):
     """The node's own process is not touched; what becomes of it is for the trainer."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"signal_process"})
-    sends: ClassVar[signal.Signals]
 
     process: Annotated[str, Written(r"^[a-z][a-z0-9-]*-[A-Za-z0-9_.]+$", "a process: write NAME-ID, like rank-3")] = (
         Field(max_length=80))
     """NAME-ID; NAME is what the scenario calls these processes."""
+
+    @property
+    def sends(self) -> Signals:
+        """Return the signal that it gets."""
+        raise NotImplementedError
 
     def inject(self, hit: FaultContext) -> Observation:
         """Signal it at every target."""
@@ -41,7 +45,7 @@ class OfProcess(Fault):
         """Return what the fault does, in words for people."""
         return f"{self.kind.removesuffix('_process')} {self.process} of {names(self.targets)}"
 
-    def _signal(self, hit: FaultContext, number: signal.Signals) -> Observation:
+    def _signal(self, hit: FaultContext, number: Signals) -> Observation:
         sent = {target: hit.having(Processes).signal_process(target, self.process, number) for target in self.targets}
         missing = [target for target, pids in sent.items() if not pids]
         if missing:
@@ -53,31 +57,55 @@ class KillProcess(OfProcess):
     """SIGKILL."""
 
     reversible: ClassVar[bool] = False
-    sends: ClassVar[signal.Signals] = signal.SIGKILL
 
     kind: Literal["kill_process"] = "kill_process"
 
+    @property
+    def sends(self) -> Signals:
+        """Return SIGKILL."""
+        return Signals.SIGKILL
+
 
 class TerminateProcess(OfProcess):
-    """SIGTERM."""
+    """SIGTERM, or another signal that asks it to end; nothing follows."""
 
     reversible: ClassVar[bool] = False
-    sends: ClassVar[signal.Signals] = signal.SIGTERM
 
     kind: Literal["terminate_process"] = "terminate_process"
+    signal: AskedBy = "TERM"
+    """How it is asked."""
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without what older frozen plans lack."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("signal", "TERM")}
+
+    @property
+    def sends(self) -> Signals:
+        """Return the signal that the scenario names."""
+        return Signals[f"SIG{self.signal}"]
+
+    def describe(self) -> str:
+        """Return what the fault does, with the signal where that is another one than usual."""
+        return super().describe() + ("" if self.signal == "TERM" else f" by SIG{self.signal}")
 
 
 class PauseProcess(OfProcess):
     """SIGSTOP, and SIGCONT at the end."""
 
     occupies: ClassVar[str] = "process"
-    sends: ClassVar[signal.Signals] = signal.SIGSTOP
 
     kind: Literal["pause_process"] = "pause_process"
 
+    @property
+    def sends(self) -> Signals:
+        """Return SIGSTOP."""
+        return Signals.SIGSTOP
+
     def undo(self, hit: FaultContext) -> None:
         """Let it go on, if it is still there."""
-        self._signal(hit, signal.SIGCONT)
+        self._signal(hit, Signals.SIGCONT)
 
     def describe(self) -> str:
         """Return what the fault does, with how long it lasts."""

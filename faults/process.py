@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.base import DURATIONS, RETURNS, AskedBy, Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.double_run import came_back
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
@@ -132,7 +132,7 @@ class Asked(Ending):
     """It is asked to end by a signal, and may do so in good order; SIGKILL follows where it has not within the grace
     period."""
 
-    signal: Literal["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "ALRM", "XCPU"] = "TERM"
+    signal: AskedBy = "TERM"
     """How it is asked; other than TERM: commands only."""
     grace: Seconds | None = None
     """After so long SIGKILL follows. None: after two seconds, which is enough for nodes of ours; a scenario whose nodes

@@ -15,6 +15,7 @@ def fault(kind, **more):
 @pytest.mark.parametrize(("kind", "more", "words"), [
     ("kill_process", {}, "kill rank-3 of a-1 and a-2"),
     ("terminate_process", {}, "terminate rank-3 of a-1 and a-2"),
+    ("terminate_process", {"signal": "USR1"}, "terminate rank-3 of a-1 and a-2 by SIGUSR1"),
     ("pause_process", {"for": "2s"}, "pause rank-3 of a-1 and a-2 for 2.0 s")])
 def test_it_says_which_process_of_whom(kind, more, words):
     assert fault(kind, **more).describe() == words
@@ -49,6 +50,13 @@ def test_where_a_target_has_no_such_process_it_did_not_take_place():
     assert cluster.sent == [("a-1", "rank-3", signal.SIGKILL), ("a-2", "rank-3", signal.SIGKILL)]
     effect = verified(one, observed)
     assert (effect.ok, effect.observed) == (False, "a-2 had no process rank-3")
+
+
+def test_it_may_be_asked_to_end_by_another_signal_which_older_plans_do_not_have():
+    cluster, one = Cluster(), fault("terminate_process", signal="USR1")
+    one.inject(Hit(cluster))
+    assert cluster.sent[0] == ("a-1", "rank-3", signal.SIGUSR1)
+    assert "signal" not in fault("terminate_process").model_dump()
 
 
 def test_the_signal_and_who_took_it_are_told():
