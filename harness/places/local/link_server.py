@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from secrets import randbelow
 
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.links.client import LinkError, Links
@@ -20,6 +22,8 @@ VARIABLE = "DILOCO_CHAOS_TOXIPROXY"
 """Environment variable that names the real server's binary."""
 START_TIMEOUT_S = 30.0
 _TRIES = 3
+_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LEAST_PORT, _DRAWS = 10_000, 50
 Spawn = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
 
 
@@ -95,7 +99,14 @@ class LocalLinkServer:
 
 
 def free_port() -> int:
-    """A port on loopback that is free now."""
+    """Return a port on loopback that is free now, and below those that the kernel gives to outgoing connections: one of
+    these may be taken by the time its node listens."""
+    with suppress(OSError, ValueError, LookupError):
+        above = int(_GIVEN.read_text().split()[0])
+        for _ in range(_DRAWS if above > _LEAST_PORT else 0):
+            port = _LEAST_PORT + randbelow(above - _LEAST_PORT)
+            with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                return port
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
