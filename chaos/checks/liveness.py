@@ -158,7 +158,8 @@ def _hindered(start: float, end: float, lacking: float) -> Late:
 def _below(history: History, start: float, end: float, rate: float, contributors: float) -> Late:
     """Return the time in which merges are too few, or too few take part in them, against what is given."""
     now_rate, now_contributors = _pulse(history, start, end)
-    return _hindered(start, end, 1 - min(now_rate / (0.9 * rate), now_contributors / (0.9 * contributors)))
+    asked = ((now_rate, 0.9 * rate), (now_contributors, 0.9 * contributors))
+    return _hindered(start, end, 1 - min(now / least if least > 0 else 1.0 for now, least in asked))
 
 
 def _of_the_living(history: History, rate: float, contributors: float) -> tuple[float, float]:

@@ -7,6 +7,8 @@ import re
 import pytest
 from msgspec import structs
 
+from diloco_chaos.chaos.checks import liveness
+
 LAST_HEALED = 14.188  # when the last fault of `storm` was undone
 
 
@@ -476,3 +478,12 @@ def _busy(storm):
     for event in mine[1::2]:
         storm = storm.forged(event, began=event.t - 0.11)
     return _dropped_steps(storm, mine[::2])
+
+
+@pytest.mark.parametrize(("rate", "contributors"), [(0.0, 2.0), (-0.1, 2.0), (1.0, 0.0)])
+def test_where_nothing_is_asked_for_nothing_is_lacking(monkeypatch, rate, contributors):
+    """Where outages are excused, one merge less than there was may be none."""
+    monkeypatch.setattr(liveness, "_pulse", lambda *_: (max(0.0, rate), contributors))
+    late = liveness._below(None, 2.0, 4.0, rate, contributors)
+    assert (late.start, late.end) == (2.0, 4.0)
+    assert late.allowed <= 2.0
