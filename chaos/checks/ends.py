@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections import Counter
+from collections.abc import Iterator
 
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
@@ -213,10 +214,7 @@ def _hit(history: History, span: Span, gone: Exit) -> bool:
 def _by_its_process(history: History, gone: Exit) -> bool:
     """Return whether a node ended by the signal that a fault sent to one of its processes: its own, or it passes on how
     that one ended; or it ended for that reason, and its scheduler starts it again."""
-    for span in history.spans:
-        fault = span.planned.fault
-        if not isinstance(fault, OfProcess) or span.injected is None or gone.target not in fault.targets:
-            continue
+    for span, fault in _on_its_processes(history, gone):
         began = next((event for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), None)
         signalled = str(span.observed.get("pids", "")).split(", ")
         if began is not None and str(began.pid) in signalled and gone.status == -fault.sends:
@@ -228,9 +226,15 @@ def _by_its_process(history: History, gone: Exit) -> bool:
 
 def _after_its_process(history: History, gone: Exit) -> bool:
     """Return whether a node did nothing from a fault of one of its processes to its end."""
-    return any(isinstance(span.planned.fault, OfProcess) and span.injected is not None
-               and gone.target in span.planned.fault.targets and _stood_still(history, span, gone)
-               for span in history.spans)
+    return any(_stood_still(history, span, gone) for span, _ in _on_its_processes(history, gone))
+
+
+def _on_its_processes(history: History, gone: Exit) -> Iterator[tuple[Span, OfProcess]]:
+    """Yield the faults that came to one of the processes that a node had started."""
+    for span in history.spans:
+        fault = span.planned.fault
+        if isinstance(fault, OfProcess) and span.injected is not None and gone.target in fault.targets:
+            yield span, fault
 
 
 def _stood_still(history: History, span: Span, gone: Exit) -> bool:
