@@ -3,7 +3,6 @@ training, after another fault."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from pydantic import (
@@ -16,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from diloco_chaos.harness.base.units import Seconds, Size, show_bytes, show_seconds
+from diloco_chaos.harness.base.units import Seconds, Size, is_expression, show_bytes, show_seconds
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -64,14 +63,6 @@ class AbortWhen(Condition):
         return self
 
 
-def _expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from error
-    return text
-
-
 def _in_the_run(text: str) -> str:
     if text.startswith("/") or ".." in text.split("/"):
         raise ValueError("it must be within the run's folder: a pattern in the node's `state`, such as `*.pt`, or "
@@ -88,7 +79,7 @@ class When(Condition):
     """Name of an event on the node's tape (docs/evidence.md)."""
     failpoint: str | None = Field(None, max_length=80)
     """A named point of the protocol at which the node stands still for the fault."""
-    log: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_expression)] | None = None
+    log: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(is_expression)] | None = None
     """A regular expression for a line of the node's log; with `file`, of the files that match it."""
     file: Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_in_the_run)] | None = None
     """A pattern for files in the node's `state`, or `{run}/...`: one that appears, or is replaced."""

@@ -154,6 +154,28 @@ def between(low: float, high: float, words: str) -> AfterValidator:
     return AfterValidator(checker)
 
 
+def expression(text: str) -> re.Pattern[str]:
+    """Return the regular expression that a text is.
+
+    Raises:
+        ValueError: it is none; the message says why.
+    """
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+
+
+def is_expression(text: str) -> str:
+    """Return a text that is a regular expression, for pydantic.
+
+    Raises:
+        ValueError: it is none.
+    """
+    expression(text)
+    return text
+
+
 @dataclass(frozen=True)
 class Written:
     """The form that a text must have; an error about another one says which, in words."""

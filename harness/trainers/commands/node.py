@@ -17,7 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
-from diloco_chaos.harness.base.units import Seconds, Written
+from diloco_chaos.harness.base.units import Seconds, Written, expression, is_expression
 from diloco_chaos.harness.trainers.core.programs import Restart, Service, splittable
 
 NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
@@ -25,14 +25,6 @@ MOST_NODES = 64
 _NEWER_OF_NODES = ("files", "left_behind")
 """Settings of a node that older plans lack: they stand in a plan only where something is said."""
 _LONGEST_FILE, _LONGEST_PATH = 1 << 20, 200
-
-
-def _any_expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from error
-    return text
 
 
 def _within_the_run(text: str) -> str:
@@ -43,7 +35,7 @@ def _within_the_run(text: str) -> str:
 
 
 def _with_a_group_at_most(text: str) -> str:
-    if re.compile(_any_expression(text)).groups > 1:
+    if expression(text).groups > 1:
         raise ValueError(f"{text!r} has several groups; one says which process it is, 'RANK=(\\d+)', and without any "
                          f"they are numbered")
     return text
@@ -72,7 +64,7 @@ class ReadyWhen(Part):
 
     port: bool = False
     """As soon as its port takes connections."""
-    log: Annotated[str, AfterValidator(_any_expression)] = ""
+    log: Annotated[str, AfterValidator(is_expression)] = ""
     """As soon as a line of its log matches this expression."""
     url: Annotated[str, Written(r"^(https?://.*)?$", "an address: it begins with http:// or https://")] = ""
     """As soon as this answers with a status below 400: `http://{host}:{port}/health`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
+from diloco_chaos.harness.base.units import expression
 from diloco_chaos.harness.trainers.commands.fields import MOST, moment, number, shown, whole
 from diloco_chaos.harness.trainers.commands.named_data import named, samples
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
@@ -266,10 +267,7 @@ def compiled(text: str) -> re.Pattern[str]:
     Raises:
         ValueError: it is no regular expression, or has no group `round`, or groups that mean nothing.
     """
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from error
+    pattern = expression(text)
     if "round" not in pattern.groupindex:
         raise ValueError(r"it has no group `round`: write (?P<round>\d+) where the number of the round stands")
     if unknown := sorted(set(pattern.groupindex) - set(GROUPS)):
