@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 CONTEXT = Option("context", "Of the kubeconfig, for --on kubernetes.", metavar="NAME")
 YES = Option("yes", "The kubeconfig's current context is the one that is meant.", False)
 _OF_PODS: frozenset[Ability] = frozenset({"delete_pod", "evict", "drain_node"})
-_LOAD = 0.35
-"""Of the processors of a machine that is a whole Kubernetes, too: that, agents and forwarded ports need the rest."""
 
 
 class Kubernetes(by_command.OfMachines):
@@ -54,7 +52,6 @@ class Kubernetes(by_command.OfMachines):
     in_images = True
     only_cpu = "containers have none"
     not_resumed = "it ran in pods, and what these kept is gone with them"
-    most_load = _LOAD
     options = (PLACE_FILE, CONTEXT, YES)
 
     settings: KubernetesSettings

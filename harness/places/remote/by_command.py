@@ -16,6 +16,9 @@ BY_COMMAND: frozenset[Ability] = frozenset({"node_power_loss", "node_partition",
 SAY_HOW: Mapping[Ability, str] = dict.fromkeys(
     BY_COMMAND, "only you can do that to your machines: say how in `commands` of --place FILE")
 ALONE: Mapping[Ability, str] = dict.fromkeys(BY_COMMAND, "only a cluster of machines has that")
+_LOAD = 0.35
+"""Of the processors of a machine that is a whole cluster, too: its daemons, agents, forwarded ports and the
+interpreters of nodes that come back need the rest."""
 
 
 class OfMachines(Place):
@@ -23,6 +26,7 @@ class OfMachines(Place):
 
     here = False
     may: ClassVar[frozenset[Ability]] = BY_COMMAND
+    most_load: ClassVar[float] = _LOAD
     settings: PlaceSettings
 
     @property
