@@ -8,6 +8,7 @@ from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
+from diloco_chaos.faults.io import Io
 from diloco_chaos.faults.links.base import LinkFault
 from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from diloco_chaos.faults.links.network import Bandwidth, Latency, Partition
@@ -58,6 +59,7 @@ __all__ = [
     "FullDisk",
     "Impersonation",
     "Injection",
+    "Io",
     "Join",
     "Kill",
     "KillProcess",

@@ -142,6 +142,8 @@ class Fault(BaseModel):
     """Whether nothing gets through to its targets, or from them, while it lasts."""
     strains: ClassVar[frozenset[Strain]] = frozenset()
     """What its targets' machine is short of by it: that the run has to wait for these is its doing, and no excuse."""
+    may_end_target: ClassVar[bool] = False
+    """Whether a target may well end by it, of its own accord, and its scheduler start it again."""
     occupies: ClassVar[str] = ""
     """What of a target it takes: two faults that take the same can't be on one target at a time. Empty: its kind."""
     shown_as: ClassVar[Literal["", "slow", "far", "paused", "partitioned"]] = ""

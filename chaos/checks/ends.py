@@ -75,7 +75,7 @@ def no_unplanned_exit(history: History) -> Finding:
         if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
         ended_well = gone.status == 0 and (_trained_to_its_end(history, gone) or _over_by_then(history, over, gone))
-        if ended_well or _by_its_process(history, gone):
+        if ended_well or _by_its_process(history, gone) or _of_its_own_accord(history, gone):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _outside_cause(history, gone, own)) else wrong).append(line(why, other))
@@ -209,6 +209,15 @@ def _hit(history: History, span: Span, gone: Exit) -> bool:
     fault = span.planned.fault
     return (gone.target in fault.affected_nodes(history.plan.cluster.names) and span.overlaps(gone.t - _AFTER_S, gone.t)
             and ("state" in fault.requires() or history.tape.newest(gone.target, span.began) == gone.incarnation))
+
+
+def _of_its_own_accord(history: History, gone: Exit) -> bool:
+    """Return whether a process ended because a fault that was there in its life left it nothing else to do, and its
+    scheduler started the node again. Such a fault also hits those that begin while it lasts."""
+    began = next((event.t for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), 0.0)
+    return gone.again is True and any(
+        span.planned.fault.may_end_target and gone.target in span.planned.fault.targets and span.overlaps(began, gone.t)
+        and span.overlaps(gone.t - _AFTER_S, gone.t) for span in history.spans)
 
 
 def _by_its_process(history: History, gone: Exit) -> bool:

@@ -22,7 +22,7 @@ Recorder = Callable[[Event], None]
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
-                  "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane"]
+                  "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane", "fail_calls"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -71,6 +71,8 @@ class NodeSpec:
     """It is a command that somebody wrote; None: a process of ours."""
     epoch: float = 0.0
     """The run's beginning on the harness' CLOCK_MONOTONIC, seconds."""
+    preloaded: bool = False
+    """Its calls can be made to fail: what does so is preloaded into its processes."""
     machine: str = ""
     """It shares its machine with none that has another word here, where a place has several."""
 

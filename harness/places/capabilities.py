@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.preload.page import Hits, Rule
 from diloco_chaos.harness.record.tape.events import Machine
 
 
@@ -213,9 +214,36 @@ class ControlPlane(Protocol):
         ...
 
 
+@runtime_checkable
+class CallFaults(Protocol):
+    """Calls of a node's processes on files can be made to fail."""
+
+    def arm(self, node: str, fault: str, rule: Rule) -> str:
+        """Let a rule hold for all processes of a node from now on, also for those that start later.
+
+        Args:
+            node: whose processes.
+            fault: the fault's id, by which the rule is known.
+            rule: its pattern may have placeholders of the node's own, and begins with a slash or means any folder.
+
+        Returns:
+            Why no process of the node can be hit; empty: one can.
+        """
+        ...
+
+    def disarm(self, node: str, fault: str) -> None:
+        """Let the rule hold no more; harmless where there is none."""
+        ...
+
+    def hits(self, node: str, fault: str) -> tuple[Hits, list[str]] | None:
+        """Return what the rule has done, and the files with such calls that it did not mean; None: it never held."""
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
-    "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane}
+    "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
+    "fail_calls": CallFaults}
 """What only some backends can do -> what their cluster then has."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socketserver
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,16 +16,14 @@ from pathlib import Path
 
 from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.trainers.core.programs import NO_COMPILER, compiler
+from diloco_chaos.harness.preload.library import PreloadError, built, must_be_preloadable, preloading
 from diloco_chaos.harness.trainers.wire.token import matches
 
-_SOURCE = Path(__file__).with_name("catch.c")
-_LIBRARY, _SOCKET = "catch.so", "catch.sock"
+_SOCKET = "catch.sock"
+_WHAT = "peers: caught"
 _LONGEST = 512
 """Bytes of a question."""
 _PATIENCE_S = 5.0
-_BUILD_S = 60
-_FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
 Way = Callable[[str, str, int], str]
 """way(node, host, port): HOST:PORT, of version 4, to which a node's connection is to go instead; empty: as it asked."""
 
@@ -53,13 +50,14 @@ class Catcher(socketserver.ThreadingUnixStreamServer):
         self.loaded: set[str] = set()
         """Nodes that have loaded the library: with a socket that is a file they say so."""
         self._way, self._token = way, token
-        library = (folder / _LIBRARY).resolve()
-        if not mounted_at and any(mark in str(library) for mark in " :"):
-            raise ClusterError(f"peers: caught: there is a space or a colon in {str(folder)!r}, and no library can be "
-                               f"preloaded from there: run it in another one")
-        _build(library)
+        try:
+            if not mounted_at:
+                must_be_preloadable(folder, _WHAT)
+            library = built(folder, "connect", _WHAT)
+        except PreloadError as error:
+            raise ClusterError(str(error)) from error
         self._file = library.with_name(_SOCKET) if mounted_at else None
-        self._library, self._name = (f"{mounted_at}/{_LIBRARY}", f"{mounted_at}/{_SOCKET}") if mounted_at else (
+        self._library, self._name = (f"{mounted_at}/{library.name}", f"{mounted_at}/{_SOCKET}") if mounted_at else (
             str(library), f"diloco-chaos-{token}")
         with _short(library.parent) as short:
             super().__init__(f"{short}/{_SOCKET}" if mounted_at else f"\0{self._name}", _Answer)
@@ -71,8 +69,7 @@ class Catcher(socketserver.ThreadingUnixStreamServer):
     def environment(self, preloaded: str) -> dict[str, str]:
         """Return the environment variables that a command needs to be caught, beside its name. `preloaded`: what it
         would preload anyway."""
-        return {"LD_PRELOAD": " ".join(filter(None, [self._library, preloaded])),
-                "DILOCO_CHAOS_CATCHER": self._name, TOKEN: self._token}
+        return {**preloading(self._library, preloaded), "DILOCO_CHAOS_CATCHER": self._name, TOKEN: self._token}
 
     def answered(self, token: str, node: str, host: str, port: int) -> str:
         """Return where the connection is to go, see `Way`; empty, as asked, where that can't be found out, or where a
@@ -120,13 +117,3 @@ def _short(folder: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{opened}"
     finally:
         os.close(opened)
-
-
-def _build(library: Path) -> None:
-    if not compiler():
-        raise ClusterError(NO_COMPILER)
-    done = subprocess.run([compiler(), *_FLAGS, "-o", str(library), str(_SOURCE)], capture_output=True, text=True,
-                          timeout=_BUILD_S, check=False)
-    if done.returncode != 0:
-        raise ClusterError(f"peers: caught: {compiler()} could not build the library:\n{done.stderr.strip()}")
-    library.chmod(0o755)

@@ -14,7 +14,8 @@ ON_SYNCER = {kind for kind, fault in FAULTS.items() if fault.target_role == "syn
 def settings(kind):
     target = "syncer" if kind in ON_SYNCER else "learner-1"
     return {"kind": kind, "targets": target} | ({"for": "2s"} if kind in LASTING else {}) | (
-        {"process": "rank-3"} if issubclass(FAULTS[kind], OfProcess) else {})
+        {"process": "rank-3"} if issubclass(FAULTS[kind], OfProcess) else {}) | (
+        {"path": "*.pt", "error": "EIO"} if kind == "io" else {})
 
 
 def test_every_kind_is_registered_under_the_key_that_names_it():
@@ -39,7 +40,8 @@ def test_an_undo_is_harmless_twice_and_without_the_fault(cluster, hit, fault, ki
     assert not cluster.down
     assert not cluster.toxics.get("learner-1")
     assert {name for name, *_ in cluster.calls} <= {"resume", "revive", "throttle", "unlimit_writes",
-                                                      "disconnect", "empty_disk", "signal_process", "part_machine"}
+                                                      "disconnect", "empty_disk", "signal_process", "part_machine",
+                                                      "disarm"}
 
 
 @pytest.mark.parametrize("kind", LASTING)

@@ -19,11 +19,13 @@ from diloco_chaos.harness.places.local.addresses import LocalAddresses
 from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
 from diloco_chaos.harness.places.local.links import LinksBeside
+from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
 from diloco_chaos.harness.places.local.uncaught import Uncaught
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.preload.library import PRELOADED
 from diloco_chaos.harness.record.tape.events import Warning
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.programs import Program, search_path
@@ -54,7 +56,8 @@ class LocalSite(Site):
         self.files = RunFiles(run, self.nodes)
         self._uncaught = Uncaught(undo_log.token)
         self._processes = NodeProcesses(self.nodes)
-        self.parts = (self.links, self._processes, self._uncaught)
+        self._preloads = Preloads(run, self.nodes, undo_log)
+        self.parts = (self.links, self._processes, self._uncaught, self._preloads)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -68,6 +71,7 @@ class LocalSite(Site):
         if self._forks and any(spec.imports and not self._launcher(spec) for spec in nodes):
             self._fork_server = ForkServerProcess(self._run, self._undo_log.token)
         self.server.begin(self._toxiproxy, self._links_port)
+        self._preloads.begin(nodes)
         if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
         if any(spec.program for spec in nodes):
@@ -100,12 +104,17 @@ class LocalSite(Site):
                                             f"can't be caught, and faults of links don't reach them"))
         super().poll()
 
+    def residue(self) -> list[str]:
+        """Return what of any fault is still there, in words; empty when all is undone."""
+        return [*super().residue(), *self._preloads.residue()]
+
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""
         if self._catcher is not None:
             self._catcher.close()
         self.nodes.end()
         self._processes.end()
+        self._preloads.end()
         self.server.end()
         self.links.close()
         if self._fork_server is not None:
@@ -122,11 +131,12 @@ class LocalSite(Site):
         argv = spec.command(number, python=sys.executable, host=LOOPBACK, listen=self.nodes.ports.get(spec.name, 0),
                             connect=self.links.addresses.get(spec.name, ""))
         forked = self._forked(spec, number, argv)
-        return LocalProcess(forked or self._popen(spec, number, [*argv, "--parent", str(os.getpid())], OURS),
+        env = {**OURS, **self._preloads.environment(spec.name, os.environ.get(PRELOADED, ""))}
+        return LocalProcess(forked or self._popen(spec, number, [*argv, "--parent", str(os.getpid())], env),
                             self._undo_log)
 
     def _forked(self, spec: NodeSpec, number: int, argv: Sequence[str]) -> ForkedProcess | None:
-        if self._fork_server is None or not spec.imports or self._launcher(spec):
+        if self._fork_server is None or not spec.imports or spec.preloaded or self._launcher(spec):
             return None
         _, _, module, *arguments = argv
         self._fork_server.imports([module, *spec.imports])
@@ -137,7 +147,8 @@ class LocalSite(Site):
         env = started.env
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         if self._catcher is not None and program.meets:
-            env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))
+            env |= self._catcher.environment(env.get(PRELOADED) or os.environ.get(PRELOADED, ""))
+        env |= self._preloads.environment(spec.name, env.get(PRELOADED) or os.environ.get(PRELOADED, ""))
         tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
         popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
         token = self._undo_log.token

@@ -6,8 +6,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from diloco_chaos.harness.preload.library import compiler, no_compiler
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
-from diloco_chaos.harness.trainers.core.programs import LINKS, NO_COMPILER, compiler, named, program_file, taken
+from diloco_chaos.harness.trainers.core.programs import LINKS, named, program_file, taken
+
+_NO_COMPILER = no_compiler("peers: caught")
 
 
 def lacking_here(settings: CommandSettings) -> Iterator[str]:
@@ -21,7 +24,7 @@ def lacking_here(settings: CommandSettings) -> Iterator[str]:
         if program.port and (why := taken(program.port)):
             yield f"{name}: {why}"
     if any(program.meets for program in settings.programs.values()) and not compiler():
-        yield NO_COMPILER
+        yield _NO_COMPILER
     if settings.alone is not None:
         yield from lacking_here(settings.alone)
 
@@ -35,7 +38,7 @@ def lacking_in_containers(settings: CommandSettings) -> Iterator[str]:
             yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
                    f"compose.yml, name: SERVICE}}`")
         if spec.peers == "caught" and not compiler():
-            yield f"{kind}: {NO_COMPILER}"
+            yield f"{kind}: {_NO_COMPILER}"
         if "here" in named([spec.run, *spec.env.values(), spec.cwd]):
             yield (f"{kind}: {{here}} is a folder of this machine: write where the files are in the container, which "
                    f"may mount them by `service`")

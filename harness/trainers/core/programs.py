@@ -199,14 +199,6 @@ def program_file(program: Program) -> str:
     return "" if named([first]) else shutil.which(Path(program.cwd) / first if "/" in first else first, path=path) or ""
 
 
-def compiler() -> str:
-    """The system's C compiler, or what CC names, with which what catches connections is built; empty: there is none."""
-    return shutil.which(os.environ.get("CC") or "cc") or ""
-
-
-NO_COMPILER = "peers: caught needs a C compiler, and there is none: install gcc or clang, or name one in CC"
-
-
 def link_name(node: str, to: str) -> str:
     """Return the name of the link from one node to another."""
     return f"{node}.{to}"

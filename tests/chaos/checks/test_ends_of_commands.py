@@ -149,6 +149,21 @@ def test_a_node_whose_own_process_a_fault_signalled_was_ended_by_nobody_else():
     assert verdict(history).verdict == "passed"
 
 
+IO = "[{io: w-1, path: '*', error: ENOSPC, at: 1s, for: 3s}]"
+
+
+@pytest.mark.parametrize(("inc", "began", "t", "again", "result"), [
+    (0, 0.0, 1.4, True, "passed"), (1, 2.4, 3.0, True, "passed"), (1, 3.9, 6.0, True, "passed"),
+    (1, 3.9, 9.5, True, "failed"), (1, 5.0, 6.0, True, "failed"), (0, 0.0, 1.4, False, "failed"),
+    (0, 0.0, 0.9, True, "failed")],
+    ids=["by it", "while it lasts", "soon after it", "long after it", "begun after it", "for good", "before it"])
+def test_who_can_not_write_may_end_if_its_scheduler_starts_it_again(inc, began, t, again, result):
+    history = run(*trained("w-2", 150), *trained("w-1", 5, inc=inc, began=began), *hit(1.0, kind="io"),
+                  an_event(4.0, "harness", 0, "healed", {"fault": "f1"}), ended(t, "w-1", 1, inc=inc, again=again),
+                  over(15.0), rounds=150, faults=IO)
+    assert verdict(history).verdict == result
+
+
 # -- restarts --------------------------------------------------------------------------------------------------------
 
 

@@ -152,7 +152,7 @@ def test_with_a_socket_that_is_a_file_it_is_known_who_has_loaded_the_library(tmp
         assert ask(environment, "AF_INET", "127.0.0.1", greeters[0].port) == "link"
     assert catcher.loaded == {"worker-1"}
     catcher.close()
-    assert [path.name for path in here.iterdir()] == ["catch.so"]
+    assert [path.name for path in here.iterdir()] == ["connect.so"]
 
 
 OTHER_LIBRARY = r"""
@@ -186,7 +186,7 @@ def test_a_program_with_another_c_library_is_caught_as_well(greeters, catching, 
 def test_what_a_command_preloads_itself_stays(catching):
     mine, yours = catching(lambda *_: "").environment("libother.so")["LD_PRELOAD"].split()
     assert yours == "libother.so"
-    assert mine.endswith("catch.so")
+    assert mine.endswith("connect.so")
 
 
 def test_two_runs_do_not_meet(greeters, catching):

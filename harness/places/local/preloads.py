@@ -1,0 +1,121 @@
+"""Calls on files that fail in the processes of nodes: what is preloaded into them, and each node's page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.local.undos import Disarm
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.preload.library import PreloadError, built, must_be_preloadable, preloading
+from diloco_chaos.harness.preload.page import Hits, Page, PageFullError, Rule
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.core.elf import is_static
+from diloco_chaos.harness.trainers.core.programs import Program, filled, program_file
+
+PAGE = "DILOCO_CHAOS_PAGE"
+"""Environment variable: the file of the page."""
+_FOLDER, _WHAT = "preload", "io"
+_BACK_AFTER_S = 1.0
+"""A node of ours that ended by it is started again after so long."""
+
+
+class Preloads:
+    """The pages of one run's nodes. Implements `diloco_chaos.harness.places.capabilities.CallFaults`."""
+
+    def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog) -> None:
+        """`run`: the run's folder."""
+        self._folder, self._run, self._nodes, self._undo_log = run.resolve() / _FOLDER, run, nodes, undo_log
+        self._library = ""
+        self._pages: dict[str, Page] = {}
+        self._specs: dict[str, NodeSpec] = {}
+        self._held: dict[tuple[str, str], tuple[int, int]] = {}  # node, fault -> the rule, and the undo that is owed
+        self._done: dict[tuple[str, str], tuple[Hits, list[str]]] = {}
+
+    def begin(self, nodes: Sequence[NodeSpec]) -> None:
+        """Build the library, and make a page for each node whose calls can be made to fail; where there is none, do
+        nothing.
+
+        Raises:
+            ClusterError: it can't be built or preloaded.
+        """
+        self._specs = {spec.name: spec for spec in nodes if spec.preloaded}
+        if not self._specs:
+            return
+        self._folder.mkdir(exist_ok=True)
+        try:
+            must_be_preloadable(self._folder, _WHAT)
+            self._library = str(built(self._folder, "io", _WHAT))
+            self._pages = {name: Page(self._at(name), self._undo_log.token) for name in self._specs}
+        except (PreloadError, OSError) as error:
+            raise ClusterError(f"{error}") from error
+
+    def environment(self, node: str, before: str) -> Mapping[str, str]:
+        """Return the environment variables with which a process of a node loads it. `before`: what it would preload
+        anyway."""
+        if node not in self._pages:
+            return {}
+        return {**preloading(self._library, before), PAGE: str(self._at(node))}
+
+    def arm(self, node: str, fault: str, rule: Rule) -> str:
+        """Arm it, with its undo written down before."""
+        page, spec = self._pages[node], self._specs[node]
+        own = (spec.program or Program("")).own(str(self._run.resolve()), node)
+        pattern = filled(rule.pattern, own, {})
+        pattern = pattern if pattern.startswith("/") else f"*/{pattern}"
+        owed = self._undo_log.record(Disarm, page=self._at(node), rule=page.free)
+        try:
+            self._held[node, fault] = page.arm(replace(rule, pattern=pattern)), owed
+        except PageFullError as error:
+            self._undo_log.complete(owed)
+            raise ClusterError(f"{node}: {error}") from error
+        self._done.pop((node, fault), None)
+        if spec.program is None and rule.action == "error":  # a node of ours ends rather than go on without its files
+            self._nodes.expect_no_space(node, _BACK_AFTER_S)
+        return "" if page.loaded else self._why_not(spec)
+
+    def disarm(self, node: str, fault: str) -> None:
+        """Keep what it has done, and let it hold no more."""
+        if (held := self._held.pop((node, fault), None)) is not None:
+            number, owed = held
+            page = self._pages[node]
+            page.disarm(number)
+            self._nodes.space_again(node)
+            self._done[node, fault] = self._hits(node, number)
+            self._undo_log.complete(owed)
+
+    def hits(self, node: str, fault: str) -> tuple[Hits, list[str]] | None:
+        """Return what was kept, or what it has done so far."""
+        if (held := self._held.get((node, fault))) is not None:
+            return self._hits(node, held[0])
+        return self._done.get((node, fault))
+
+    def residue(self) -> list[str]:
+        """Return what still holds, in words."""
+        return [f"{node}: {page.armed} faults of files" for node, page in self._pages.items() if page.armed]
+
+    def end(self) -> None:
+        """The run is over: the pages are no more."""
+        for name in self._pages:
+            with suppress(OSError):
+                self._at(name).unlink()
+
+    def _hits(self, node: str, number: int) -> tuple[Hits, list[str]]:
+        """Return what a rule has done, with files of the run's folder by their names there, and before others."""
+        hits, run = self._pages[node].hits(number), f"{self._run.resolve()}/"
+        inside = sorted(self._pages[node].others(), key=lambda name: not name.startswith(run))
+        return replace(hits, first=hits.first.removeprefix(run)), [name.removeprefix(run) for name in inside]
+
+    def _at(self, node: str) -> Path:
+        return self._folder / f"{node}.page"
+
+    def _why_not(self, spec: NodeSpec) -> str:
+        file = program_file(spec.program) if spec.program is not None else ""
+        if file and is_static(file):
+            return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
+        return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"

@@ -1,0 +1,544 @@
+/* Preloaded into commands whose files fail: calls on files whose name a rule of the shared page means get its error, come
+ * late, don't come back before it is over, or do only a part.
+ *
+ * Where no rule is armed a call costs two loads more. What does not go through the C library is not seen: programs that
+ * are linked statically, pages of a file that is mapped, io_uring, and what the C library itself writes for a stream
+ * (`fwrite` is seen, what `fprintf` puts into the buffer is not).
+ *
+ * It is linked against no C library, so that it can be loaded beside any. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "page.h"
+
+#define FILES 4096
+#define LOOK_NS 5000000
+#define PARTS 1024 /* of a call, as many as the kernel takes */
+
+/* The kernel is called at once: the C library's `syscall` would cost a small read 2%. */
+#if defined(__x86_64__)
+static inline long kernel(long number, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    if (__builtin_expect(result < 0 && result > -4096, 0)) {
+        errno = -result;
+        return -1;
+    }
+    return result;
+}
+#else
+#define kernel syscall
+#endif
+#define KERNEL(number, a, b, c, d, e, f) \
+    kernel(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+extern void *dlsym(void *, const char *) __attribute__((weak)); /* older C libraries have it elsewhere */
+
+static struct page *page;
+static uint64_t known[FILES]; /* of a descriptor: the generation in which it was looked at, and the rules that mean it */
+
+static int really_open(int folder, const char *path, int flags, mode_t mode) {
+    return KERNEL(SYS_openat, folder, path, flags, mode, 0, 0);
+}
+
+__attribute__((constructor)) static void load(void) {
+    const char *name = getenv("DILOCO_CHAOS_PAGE");
+    int before = errno, fd = name ? really_open(AT_FDCWD, name, O_RDWR | O_CLOEXEC, 0) : -1;
+    if (fd >= 0) {
+        void *at = (void *)KERNEL(SYS_mmap, NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
+        if (at != MAP_FAILED && ((struct page *)at)->magic == PAGE_MAGIC) {
+            page = at;
+            __atomic_fetch_add(&page->loaded, 1, __ATOMIC_RELAXED);
+        }
+    }
+    errno = before;
+}
+
+/* -- which rules mean a file -------------------------------------------------------------------------------------- */
+
+static const char *const FOR_NOW[] = {".tmp", ".temp", ".part", ".partial", ".incomplete", "~"};
+
+/* Whether a pattern means a file by the name that it has, or by one that it will have: that without the ending which
+ * tells that it is not finished; of Rust's tempfile (`.tmp` and six characters) any name in its folder. */
+static int means(const char *pattern, const char *path) {
+    if (fnmatch(pattern, path, 0) == 0)
+        return 1;
+    char other[LONGEST], folders[LONGEST];
+    size_t length = strlen(path);
+    const char *slash = strrchr(path, '/'), *last = strrchr(pattern, '/');
+    for (size_t n = 0; n < sizeof FOR_NOW / sizeof *FOR_NOW; n++) {
+        size_t ending = strlen(FOR_NOW[n]);
+        if (length > ending && length < LONGEST && strcmp(path + length - ending, FOR_NOW[n]) == 0) {
+            memcpy(other, path, length - ending);
+            other[length - ending] = 0;
+            if (fnmatch(pattern, other, 0) == 0)
+                return 1;
+        }
+    }
+    if (slash && strlen(slash) == 11 && strncmp(slash, "/.tmp", 5) == 0 && slash - path < LONGEST) {
+        if (!last)
+            return 1; /* any file, in any folder */
+        memcpy(other, path, slash - path);
+        other[slash - path] = 0;
+        memcpy(folders, pattern, last - pattern);
+        folders[last - pattern] = 0;
+        return fnmatch(folders, other, 0) == 0;
+    }
+    return 0;
+}
+
+/* For whoever has named a file that nothing meets: which there were. */
+static void note(const char *path) {
+    if (*path != '/' || strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/", 5) == 0 || strlen(path) >= LONGEST)
+        return;
+    uint32_t count = __atomic_load_n(&page->named, __ATOMIC_ACQUIRE);
+    for (uint32_t n = 0; n < count && n < NAMES; n++)
+        if (strcmp(page->names[n], path) == 0)
+            return;
+    count = __atomic_fetch_add(&page->named, 1, __ATOMIC_ACQ_REL);
+    if (count < NAMES)
+        strcpy(page->names[count], path);
+}
+
+static uint32_t of_path(const char *path) {
+    uint32_t active = __atomic_load_n(&page->active, __ATOMIC_ACQUIRE), found = 0;
+    for (int n = 0; n < RULES; n++)
+        if (active & 1u << n && means(page->rules[n].pattern, path))
+            found |= 1u << n;
+    if (!found)
+        note(path);
+    return found;
+}
+
+static inline int wants(enum call call) {
+    return __builtin_expect(page != NULL, 1) && __atomic_load_n(&page->active, __ATOMIC_ACQUIRE) && page->wanted & 1u << call;
+}
+
+static uint32_t looked_at(int fd, uint64_t generation) {
+    if (fd < 0)
+        return 0;
+    char name[64], path[LONGEST];
+    int before = errno;
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, path, sizeof path - 1);
+    errno = before;
+    path[length > 0 ? length : 0] = 0;
+    uint32_t found = *path == '/' ? of_path(path) : 0;
+    if (fd < FILES)
+        known[fd] = generation << 32 | found;
+    return found;
+}
+
+static inline uint32_t of_file(int fd) {
+    uint64_t generation = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
+    if ((unsigned)fd < FILES && known[fd] >> 32 == generation)
+        return (uint32_t)known[fd];
+    return looked_at(fd, generation);
+}
+
+static void forget(int fd) {
+    if (fd >= 0 && fd < FILES)
+        known[fd] = 0;
+}
+
+/* The whole name of a file by how it was asked for, without following anything. */
+static void whole(int folder, const char *path, char out[LONGEST]) {
+    int before = errno;
+    size_t length = 0;
+    *out = 0;
+    if (*path != '/') {
+        char name[64];
+        snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
+        ssize_t got = folder == AT_FDCWD ? readlink("/proc/self/cwd", out, LONGEST - 2)
+                                         : readlink(name, out, LONGEST - 2);
+        length = got > 0 ? got : 0;
+        out[length++] = '/';
+        while (path[0] == '.' && path[1] == '/')
+            path += 2;
+    }
+    size_t more = strlen(path);
+    if (length + more >= LONGEST)
+        more = LONGEST - 1 - length;
+    memcpy(out + length, path, more);
+    out[length + more] = 0;
+    errno = before;
+}
+
+/* -- what a rule does to a call ----------------------------------------------------------------------------------- */
+
+static int by_chance(const struct rule *rule, uint64_t number) {
+    uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)rule->seed << 32;
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return rule->share >= 65536 || (x >> 48) < rule->share;
+}
+
+static void rest(uint64_t ns) {
+    struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    while (KERNEL(SYS_nanosleep, &time, &time, 0, 0, 0, 0) == -1 && errno == EINTR)
+        ;
+}
+
+static void hit(struct rule *rule, enum call call, const char *path, int fd) {
+    __atomic_fetch_add(&rule->hit[call], 1, __ATOMIC_RELAXED);
+    if (*rule->first)
+        return;
+    if (path)
+        strncpy(rule->first, path, LONGEST - 1);
+    else {
+        char name[64], at[LONGEST];
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(name, at, sizeof at - 1);
+        at[length > 0 ? length : 0] = 0;
+        strcpy(rule->first, at);
+    }
+}
+
+/* Bytes of `*size` that pass before a rule bites; the others are not let through by it. */
+static size_t passes(struct rule *rule, size_t size) {
+    uint64_t before = __atomic_fetch_add(&rule->passed, size, __ATOMIC_RELAXED);
+    if (before + size <= rule->after)
+        return size;
+    size_t room = before < rule->after ? rule->after - before : 0;
+    __atomic_fetch_sub(&rule->passed, size - room, __ATOMIC_RELAXED);
+    return room;
+}
+
+/* Do what the rules say of a call, but for the call itself. `size`: its bytes, of which so many are let through; NULL: it
+ * has none. Returns the errno that it fails with; 0: it goes on. */
+static int struck(uint32_t rules, enum call call, size_t *size, const char *path, int fd) {
+    int before = errno;
+    for (int n = 0; n < RULES; n++) {
+        struct rule *rule = &page->rules[n];
+        if (!(rules & 1u << n) || !(rule->calls & 1u << call) || !(page->active & 1u << n))
+            continue;
+        uint64_t number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
+        size_t all = size ? *size : 0, room = size ? passes(rule, all) : 0;
+        if (size ? room == all && all > 0 : rule->passed < rule->after)
+            continue;
+        if (!by_chance(rule, number)) {
+            __atomic_fetch_add(&rule->passed, all - room, __ATOMIC_RELAXED);
+            continue;
+        }
+        uint32_t armed = rule->armed;
+        switch (rule->action) {
+        case ACTION_ERROR:
+            if (room) { /* the last that fits; the next call fails */
+                *size = room;
+                continue;
+            }
+            hit(rule, call, path, fd);
+            __atomic_fetch_add(&rule->lost, all, __ATOMIC_RELAXED);
+            errno = before;
+            return rule->error;
+        case ACTION_SHORT:
+            if (all > 1) {
+                hit(rule, call, path, fd);
+                *size = (all + 1) / 2;
+            }
+            continue;
+        case ACTION_DELAY:
+            hit(rule, call, path, fd);
+            rest(rule->delay_ns);
+            continue;
+        case ACTION_HANG:
+            hit(rule, call, path, fd);
+            while (__atomic_load_n(&page->active, __ATOMIC_ACQUIRE) & 1u << n && rule->armed == armed)
+                rest(LOOK_NS);
+        }
+    }
+    errno = before;
+    return 0;
+}
+
+static int fails_by(uint32_t rules, enum call call, int fd, size_t *size) {
+    int error = struck(rules, call, size, NULL, fd);
+    if (error)
+        errno = error;
+    return error;
+}
+
+/* Whether a call on an open file fails by a rule, with errno set. */
+static inline int fails(enum call call, int fd, size_t *size) {
+    uint32_t rules = wants(call) ? of_file(fd) : 0;
+    return __builtin_expect(rules != 0, 0) && fails_by(rules, call, fd, size);
+}
+
+/* -- the calls ---------------------------------------------------------------------------------------------------- */
+
+static int may_write(int flags) {
+    return (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT;
+}
+
+/* Whether opening a file fails by a rule, with errno set: one that is about room, or about writing, is met by who writes. */
+static int opening_fails(int folder, const char *path, int flags) {
+    char at[LONGEST];
+    if (!wants(CALL_OPEN))
+        return 0;
+    whole(folder, path, at);
+    uint32_t rules = of_path(at);
+    for (int n = 0; n < RULES; n++) {
+        int error = page->rules[n].action == ACTION_ERROR ? page->rules[n].error : 0;
+        if ((error == ENOSPC || error == EDQUOT || error == EROFS) && !may_write(flags))
+            rules &= ~(1u << n);
+    }
+    int error = rules ? struck(rules, CALL_OPEN, NULL, at, -1) : 0;
+    if (error)
+        errno = error;
+    return error;
+}
+
+static int opened(int folder, const char *path, int flags, mode_t mode) {
+    if (opening_fails(folder, path, flags))
+        return -1;
+    int fd = really_open(folder, path, flags, mode);
+    forget(fd);
+    return fd;
+}
+
+#define MODE(flags, mode)                                                  \
+    mode_t mode = 0;                                                       \
+    if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {         \
+        va_list more;                                                      \
+        va_start(more, flags);                                             \
+        mode = va_arg(more, int);                                          \
+        va_end(more);                                                      \
+    }
+
+int open(const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return opened(AT_FDCWD, path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return opened(AT_FDCWD, path, flags, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return opened(folder, path, flags, mode);
+}
+
+int openat64(int folder, const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return opened(folder, path, flags, mode);
+}
+
+int __open_2(const char *path, int flags) { return opened(AT_FDCWD, path, flags, 0); }
+int __open64_2(const char *path, int flags) { return opened(AT_FDCWD, path, flags, 0); }
+int __openat_2(int folder, const char *path, int flags) { return opened(folder, path, flags, 0); }
+int __openat64_2(int folder, const char *path, int flags) { return opened(folder, path, flags, 0); }
+int creat(const char *path, mode_t mode) { return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+int creat64(const char *path, mode_t mode) { return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+
+/* The C library's own function of this name; without it nothing can be done for the program. */
+#define REAL(type, name, ...)                                              \
+    static type (*really)(__VA_ARGS__);                                    \
+    if (!really) {                                                         \
+        really = dlsym ? (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name) : 0; \
+        if (!really)                                                       \
+            abort();                                                       \
+    }
+
+static int flags_of(const char *mode) {
+    return strchr(mode, '+') || *mode == 'w' || *mode == 'a' ? O_RDWR | O_CREAT : O_RDONLY;
+}
+
+FILE *fopen(const char *path, const char *mode) {
+    REAL(FILE *, "fopen", const char *, const char *)
+    if (opening_fails(AT_FDCWD, path, flags_of(mode)))
+        return NULL;
+    FILE *stream = really(path, mode);
+    if (stream)
+        forget(fileno(stream));
+    return stream;
+}
+
+FILE *fopen64(const char *path, const char *mode) { return fopen(path, mode); }
+
+ssize_t read(int fd, void *data, size_t size) {
+    return fails(CALL_READ, fd, &size) ? -1 : KERNEL(SYS_read, fd, data, size, 0, 0, 0);
+}
+
+ssize_t __read_chk(int fd, void *data, size_t size, size_t room) {
+    if (size > room)
+        abort();
+    return read(fd, data, size);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t at) {
+    return fails(CALL_READ, fd, &size) ? -1 : KERNEL(SYS_pread64, fd, data, size, at, 0, 0);
+}
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t at) { return pread(fd, data, size, at); }
+
+ssize_t write(int fd, const void *data, size_t size) {
+    return fails(CALL_WRITE, fd, &size) ? -1 : KERNEL(SYS_write, fd, data, size, 0, 0, 0);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
+    return fails(CALL_WRITE, fd, &size) ? -1 : KERNEL(SYS_pwrite64, fd, data, size, at, 0, 0);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) { return pwrite(fd, data, size, at); }
+
+/* A call of several parts, of which so many bytes pass. */
+static ssize_t parts(enum call call, long number, int fd, const struct iovec *list, int count, off_t at) {
+    size_t all = 0, allowed;
+    struct iovec fit[PARTS];
+    int n = 0;
+    if (!wants(call))
+        return KERNEL(number, fd, list, count, at, 0, 0);
+    for (; n < count; n++)
+        all += list[n].iov_len;
+    allowed = all;
+    if (fails(call, fd, &allowed))
+        return -1;
+    if (allowed == all)
+        return KERNEL(number, fd, list, count, at, 0, 0);
+    for (n = 0; n < count && n < PARTS && allowed; n++) {
+        fit[n].iov_base = list[n].iov_base;
+        fit[n].iov_len = list[n].iov_len < allowed ? list[n].iov_len : allowed;
+        allowed -= fit[n].iov_len;
+    }
+    return KERNEL(number, fd, fit, n, at, 0, 0);
+}
+
+ssize_t readv(int fd, const struct iovec *list, int count) { return parts(CALL_READ, SYS_readv, fd, list, count, 0); }
+ssize_t writev(int fd, const struct iovec *list, int count) {
+    return parts(CALL_WRITE, SYS_writev, fd, list, count, 0);
+}
+ssize_t preadv(int fd, const struct iovec *list, int count, off_t at) {
+    return parts(CALL_READ, SYS_preadv, fd, list, count, at);
+}
+ssize_t preadv64(int fd, const struct iovec *list, int count, off64_t at) {
+    return parts(CALL_READ, SYS_preadv, fd, list, count, at);
+}
+ssize_t pwritev(int fd, const struct iovec *list, int count, off_t at) {
+    return parts(CALL_WRITE, SYS_pwritev, fd, list, count, at);
+}
+ssize_t pwritev64(int fd, const struct iovec *list, int count, off64_t at) {
+    return parts(CALL_WRITE, SYS_pwritev, fd, list, count, at);
+}
+
+ssize_t sendfile(int to, int from, off_t *at, size_t size) {
+    if (fails(CALL_WRITE, to, &size) || fails(CALL_READ, from, &size))
+        return -1;
+    return KERNEL(SYS_sendfile, to, from, at, size, 0, 0);
+}
+
+ssize_t sendfile64(int to, int from, off64_t *at, size_t size) { return sendfile(to, from, (off_t *)at, size); }
+
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t size, unsigned flags) {
+    if (fails(CALL_WRITE, to, &size) || fails(CALL_READ, from, &size))
+        return -1;
+    return KERNEL(SYS_copy_file_range, from, at, to, to_at, size, flags);
+}
+
+size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
+    REAL(size_t, "fwrite", const void *, size_t, size_t, FILE *)
+    size_t allowed = size * count;
+    if (!size || !count || !wants(CALL_WRITE))
+        return really(data, size, count, stream);
+    if (fails(CALL_WRITE, fileno(stream), &allowed))
+        return 0;
+    size_t done = allowed < size ? 0 : really(data, size, allowed / size, stream), rest = size * count - allowed;
+    if (rest && done == allowed / size) /* to a stream, less than all is a failure, and its reason is asked for */
+        fails(CALL_WRITE, fileno(stream), &rest);
+    return done;
+}
+
+size_t fread(void *data, size_t size, size_t count, FILE *stream) {
+    REAL(size_t, "fread", void *, size_t, size_t, FILE *)
+    size_t allowed = size * count;
+    if (!size || !count || !wants(CALL_READ))
+        return really(data, size, count, stream);
+    if (fails(CALL_READ, fileno(stream), &allowed))
+        return 0;
+    return allowed < size ? 0 : really(data, size, allowed / size, stream);
+}
+
+int fsync(int fd) { return fails(CALL_FSYNC, fd, NULL) ? -1 : KERNEL(SYS_fsync, fd, 0, 0, 0, 0, 0); }
+int fdatasync(int fd) { return fails(CALL_FSYNC, fd, NULL) ? -1 : KERNEL(SYS_fdatasync, fd, 0, 0, 0, 0, 0); }
+
+/* Whether moving a file fails: by its new name, or by the one that it has. */
+static int moved(int from, const char *name, int to, const char *other, unsigned flags) {
+    if (wants(CALL_RENAME)) {
+        char before[LONGEST], after[LONGEST];
+        whole(from, name, before);
+        whole(to, other, after);
+        uint32_t by_new = of_path(after), rules = by_new | of_path(before);
+        int error = rules ? struck(rules, CALL_RENAME, NULL, by_new ? after : before, -1) : 0;
+        if (error) {
+            errno = error;
+            return -1;
+        }
+    }
+    return KERNEL(SYS_renameat2, from, name, to, other, flags, 0);
+}
+
+int rename(const char *name, const char *other) { return moved(AT_FDCWD, name, AT_FDCWD, other, 0); }
+int renameat(int from, const char *name, int to, const char *other) { return moved(from, name, to, other, 0); }
+int renameat2(int from, const char *name, int to, const char *other, unsigned flags) {
+    return moved(from, name, to, other, flags);
+}
+
+/* A file is closed, whatever it says. */
+int close(int fd) {
+    int error = fails(CALL_CLOSE, fd, NULL) ? errno : 0;
+    forget(fd);
+    int done = KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
+    if (error)
+        errno = error;
+    return error ? -1 : done;
+}
+
+int fclose(FILE *stream) {
+    REAL(int, "fclose", FILE *)
+    int fd = fileno(stream), error = fails(CALL_CLOSE, fd, NULL) ? errno : 0;
+    forget(fd);
+    int done = really(stream);
+    if (error)
+        errno = error;
+    return error ? EOF : done;
+}
+
+int dup2(int fd, int other) {
+    REAL(int, "dup2", int, int)
+    forget(other);
+    return really(fd, other);
+}
+
+int dup3(int fd, int other, int flags) {
+    forget(other);
+    return KERNEL(SYS_dup3, fd, other, flags, 0, 0, 0);
+}
+
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t from) {
+    if (fd >= 0 && !(flags & MAP_ANONYMOUS) && fails(CALL_MMAP, fd, NULL))
+        return MAP_FAILED;
+    return (void *)KERNEL(SYS_mmap, at, size, protection, flags, fd, from);
+}
+
+void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t from) {
+    return mmap(at, size, protection, flags, fd, from);
+}

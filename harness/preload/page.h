@@ -1,0 +1,48 @@
+/* The page that the harness shares with every process of a node: what is armed, and what was hit. Its twin is page.py. */
+
+#ifndef DILOCO_CHAOS_PAGE_H
+#define DILOCO_CHAOS_PAGE_H
+
+#include <stdint.h>
+
+#define PAGE_MAGIC 0x31656761706f6964ull /* "diopage1" */
+#define RULES 16
+#define NAMES 32
+#define LONGEST 512
+#define TOKEN 72
+
+enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
+enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT };
+
+struct rule {
+    uint32_t armed;    /* how often this one was armed; a process that hangs sees by it that its fault is over */
+    uint32_t calls;    /* a bit for each call that it means */
+    uint32_t action;
+    int32_t error;     /* errno of ACTION_ERROR */
+    uint32_t share;    /* hits as many of 65,536 calls */
+    uint32_t seed;
+    uint64_t delay_ns; /* of ACTION_DELAY */
+    uint64_t after;    /* bytes that pass before it bites */
+    /* counted by the processes */
+    uint64_t met;      /* calls that it means, on files that it means */
+    uint64_t passed;   /* bytes of them that went through */
+    uint64_t lost;     /* bytes of them that did not */
+    uint64_t hit[CALLS];
+    char pattern[LONGEST];
+    char first[LONGEST]; /* the file that was hit first */
+};
+
+struct page {
+    uint64_t magic;
+    uint32_t generation; /* another one whenever a rule was armed or disarmed */
+    uint32_t active;     /* a bit for each rule that is armed */
+    uint32_t wanted;     /* a bit for each call that one of them means */
+    uint32_t loaded;     /* processes that have this page */
+    uint32_t named;      /* files in `names`, or that had no room there */
+    uint32_t unused;
+    char token[TOKEN]; /* of the run */
+    char names[NAMES][LONGEST]; /* files of wanted calls that no rule meant */
+    struct rule rules[RULES];
+};
+
+#endif

@@ -1,0 +1,130 @@
+"""Calls on files that fail in the processes of one node, and in those of no other."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.local.preloads import PAGE, Preloads
+from diloco_chaos.harness.preload.page import Page, Rule
+from diloco_chaos.harness.record.reaper import heal
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.core.programs import Program
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+RULE = Rule("{run}/state/{name}/*", ["write"], "error", "ENOSPC")
+WRITE = "import os, sys\ntry: os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), b'x')\n" \
+    "except OSError as error: sys.exit(error.errno)"
+
+
+class Nobody:
+    """Nodes of which none runs."""
+
+    def space_again(self, node):
+        pass
+
+
+def spec(name, run="{python} train.py", preloaded=True):
+    return NodeSpec(name, (), program=Program(run), preloaded=preloaded)
+
+
+@pytest.fixture
+def undo_log(tmp_path):
+    return UndoLog(tmp_path / "undo-log", TOKEN)
+
+
+@pytest.fixture
+def preloads(tmp_path, undo_log):
+    (tmp_path / "run").mkdir()
+    made = Preloads(tmp_path / "run", Nobody(), undo_log)
+    made.begin([spec("a"), spec("b"), spec("c", preloaded=False)])
+    return made
+
+
+@pytest.fixture
+def write(preloads, tmp_path):
+    def status(node, name):
+        path = tmp_path / "run" / "state" / node / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return subprocess.run([sys.executable, "-c", WRITE, path], check=False,
+                              env=os.environ | preloads.environment(node, "")).returncode
+    return status
+
+
+def test_a_rule_holds_for_its_node_until_it_is_disarmed(preloads, write):
+    assert write("a", "x") == 0
+    assert preloads.arm("a", "f1", RULE) == ""
+    assert (write("a", "x"), write("b", "x")) == (errno.ENOSPC, 0)
+    assert preloads.residue() == ["a: 1 faults of files"]
+    preloads.disarm("a", "f1")
+    preloads.disarm("a", "f1")
+    assert write("a", "x") == 0
+    assert preloads.residue() == []
+
+
+def test_what_it_did_is_known_also_when_another_one_has_come_since(preloads, write):
+    write("a", "x")
+    preloads.arm("a", "f1", RULE)
+    write("a", "x")
+    preloads.disarm("a", "f1")
+    preloads.arm("a", "f2", RULE)
+    first, second = preloads.hits("a", "f1"), preloads.hits("a", "f2")
+    assert first[0].calls == {"write": 1}
+    assert first[0].first == "state/a/x"
+    assert second[0].calls == {}
+    assert preloads.hits("b", "f1") is None
+
+
+def test_nothing_is_preloaded_into_a_node_that_no_fault_is_for(preloads):
+    assert preloads.environment("c", "libother.so") == {}
+    assert preloads.environment("a", "libother.so")["LD_PRELOAD"].split()[1:] == ["libother.so"]
+
+
+def test_a_harness_that_dies_leaves_rules_that_its_reaper_disarms(preloads, undo_log, write, tmp_path):
+    write("a", "x")
+    preloads.arm("a", "f1", RULE)
+    written = [json.loads(line) for line in (tmp_path / "undo-log").read_text().splitlines()]
+    assert written[-1]["entry"] == "disarm"
+    undo_log.close()
+    assert next(str(words) for words in heal(tmp_path / "undo-log")).startswith("calls fail no more by rule 0 of ")
+    assert write("a", "x") == 0
+
+
+def test_a_page_of_another_run_is_left_alone(tmp_path):
+    log = UndoLog(tmp_path / "undo-log", TOKEN)
+    page = Page(tmp_path / "page", "f" * 32)
+    from diloco_chaos.harness.places.local.undos import Disarm
+    log.record(Disarm, page=tmp_path / "page", rule=page.arm(RULE))
+    log.close()
+    list(heal(tmp_path / "undo-log"))
+    assert page.armed == 1
+
+
+def test_a_program_that_loads_nothing_is_told_as_that(tmp_path, undo_log):
+    source = tmp_path / "still.c"
+    source.write_text("int main(void) { return 0; }")
+    subprocess.run(["cc", "-static", "-o", tmp_path / "still", source], check=True)
+    (tmp_path / "run").mkdir()
+    preloads = Preloads(tmp_path / "run", Nobody(), undo_log)
+    preloads.begin([spec("a", f"{tmp_path}/still"), spec("b", "{python} x.py")])
+    assert preloads.arm("a", "f1", RULE) == "a: still is linked statically: nothing can be preloaded into it"
+    assert preloads.arm("b", "f1", RULE) == ("b: nothing was preloaded into it: does its command change its "
+                                             "environment, or its user?")
+
+
+def test_without_a_compiler_it_is_said_what_to_install(tmp_path, undo_log, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    (tmp_path / "run").mkdir()
+    with pytest.raises(ClusterError, match="io needs a C compiler, and there is none: install gcc or clang"):
+        Preloads(tmp_path / "run", Nobody(), undo_log).begin([spec("a")])
+
+
+def test_the_pages_are_gone_when_the_run_is_over(preloads, tmp_path):
+    assert os.path.exists(preloads.environment("a", "")[PAGE])
+    preloads.end()
+    preloads.end()
+    assert not list((tmp_path / "run").rglob("*.page"))
