@@ -25,6 +25,7 @@ from benchmarks.measure import (
     loss,
     merging,
     overhead,
+    preload,
     recovery,
     rivals,
     scratch,
@@ -98,7 +99,7 @@ def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="kill,leader,recovery,links,containers,overhead,simulated,fidelity,rivals,"
-                                          "wire,merge,scratch,foreign,fleet,start,tests,loss")
+                                          "wire,merge,scratch,foreign,fleet,start,tests,preload,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs, and pairs of starts")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -115,6 +116,7 @@ def main() -> None:
             "fidelity": lambda: fidelity.measure(runs, NullAudience(), say),
             "simulated": lambda: simulated.measure(say),
             "rivals": lambda: rivals.measure(lambda plan: perform(plan, runs), options.seeds, say),
+            "preload": lambda: preload.measure(30),
             "wire": lambda: wire.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "merge": lambda: merging.measure(say),
             "scratch": lambda: scratch.measure(lambda plan: perform(plan, runs), options.seeds, say),

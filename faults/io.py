@@ -1,4 +1,5 @@
-"""Faults of files, inside a live process: calls that fail, come late, or do only a part. Nothing is restarted."""
+"""Faults of files, inside a live process: calls that fail, come late, do a part, or write something else. Nothing is
+restarted."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ _SHOWN = 5
 _OF_A_DISK: tuple[Call, ...] = ("open", "read", "write", "fsync", "rename")
 _DEFAULTS: dict[str, tuple[Call, ...]] = {
     "ENOSPC": ("write",), "EDQUOT": ("write",), "EIO": ("read", "write", "fsync"), "EROFS": ("open", "rename"),
-    "ESTALE": _OF_A_DISK, "delay": _OF_A_DISK, "hang": _OF_A_DISK, "short": ("read", "write")}
+    "ESTALE": _OF_A_DISK, "delay": _OF_A_DISK, "hang": _OF_A_DISK, "short": ("read", "write"), "bit": ("write",),
+    "zeros": ("write",)}
 """What a disk or a file server in that state makes fail."""
 
 
 class Io(Fault):
-    """Calls of the target's processes on files fail with an error, come late, don't return while it lasts, or do a
-    part only. A library that is preloaded into them does so, from one call to the next.
+    """Calls of the target's processes on files fail with an error, come late, don't return while it lasts, do a part
+    only, or write something else. A library that is preloaded into them does so, from one call to the next.
 
     What it does not see: programs that are linked statically, pages of mapped files, io_uring, and what the C library
     puts into a stream's buffer by itself (`fwrite` is seen, `fprintf` is not).
@@ -52,6 +54,8 @@ class Io(Fault):
     """Calls don't return before the fault is over."""
     short: Literal[True] | None = None
     """Calls read or write half of what they are asked to."""
+    corrupt: Literal["bit", "zeros"] | None = None
+    """What is written has one bit turned over in each call, or zeros from `after_bytes` on; files keep their length."""
     after_bytes: Size = 0
     """So much is read or written first. The call that crosses it does what still fits, as on a disk that is full."""
     share: Part = Field(1.0, gt=0)
@@ -83,9 +87,11 @@ class Io(Fault):
 
     @model_validator(mode="after")
     def _one_action(self) -> Io:
-        if sum(value is not None for value in (self.error, self.delay, self.hang, self.short)) != 1:
+        if sum(value is not None for value in (self.error, self.delay, self.hang, self.short, self.corrupt)) != 1:
             raise ValueError("say what becomes of the calls, in one way: `error: ENOSPC`, `delay: 200ms`, "
-                             "`hang: true` or `short: true`")
+                             "`hang: true`, `short: true` or `corrupt: bit`")
+        if self.corrupt is not None and self.meant != ("write",):
+            raise ValueError("corrupt: only what is written can be corrupted: leave `calls` out")
         return self
 
     @property
@@ -93,6 +99,8 @@ class Io(Fault):
         """Return what becomes of the calls."""
         if self.error is not None:
             return "error"
+        if self.corrupt is not None:
+            return self.corrupt
         return "delay" if self.delay is not None else "hang" if self.hang else "short"
 
     @property
@@ -132,7 +140,8 @@ class Io(Fault):
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         does = {"error": f"fails with {self.error}", "delay": f"waits for {show_seconds(self.delay or 0)}",
-                "hang": "hangs", "short": "does half"}[self.action]
+                "hang": "hangs", "short": "does half", "bit": "has a bit turned over",
+                "zeros": "has zeros instead"}[self.action]
         after = f" after {show_bytes(self.after_bytes)}" if self.after_bytes else ""
         share = f" ({self.share:.0%} of calls)" if self.share < 1 else ""
         return (f"{names(self.meant, 'or')} on {self.path} {does}{after}{share} at {names(self.targets)} "
@@ -148,9 +157,9 @@ class Io(Fault):
 
     def _counted(self, target: str, hits: Hits) -> str:
         calls = ", ".join(f"{hits.calls[call]} {call}" for call in CALLS if call in hits.calls)
-        lost = f", {show_bytes(hits.lost)} of them lost" if hits.lost else ""
+        lost = f", {show_bytes(hits.lost)} of them {'changed' if self.corrupt else 'lost'}" if hits.lost else ""
         what = {"error": self.error, "delay": f"{show_seconds(self.delay or 0)} of waiting", "hang": "a hang",
-                "short": "half"}[self.action]
+                "short": "half", "bit": "a bit turned over", "zeros": "zeros instead"}[self.action]
         return f"{target}: {what} for {calls} calls{lost}, first on {hits.first}"
 
     def _missed(self, target: str, done: tuple[Hits, list[str]] | None) -> str:

@@ -1,5 +1,5 @@
 /* Preloaded into commands whose files fail: calls on files whose name a rule of the shared page means get its error, come
- * late, don't come back before it is over, or do only a part.
+ * late, don't come back before it is over, do only a part, or write something else.
  *
  * Where no rule is armed a call costs two loads more. What does not go through the C library is not seen: programs that
  * are linked statically, pages of a file that is mapped, io_uring, and what the C library itself writes for a stream
@@ -182,13 +182,24 @@ static void whole(int folder, const char *path, char out[LONGEST]) {
 
 /* -- what a rule does to a call ----------------------------------------------------------------------------------- */
 
-static int by_chance(const struct rule *rule, uint64_t number) {
-    uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)rule->seed << 32;
+static int spoils(const struct rule *rule) {
+    return rule->action == ACTION_FLIP || rule->action == ACTION_ZERO;
+}
+
+static uint64_t mixed(uint64_t x) {
     x ^= x >> 30;
     x *= 0xbf58476d1ce4e5b9ull;
     x ^= x >> 27;
     x *= 0x94d049bb133111ebull;
-    return rule->share >= 65536 || (x >> 48) < rule->share;
+    return x ^ x >> 31;
+}
+
+static uint64_t drawn(const struct rule *rule, uint64_t number) {
+    return mixed((number + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)rule->seed << 32);
+}
+
+static int by_chance(const struct rule *rule, uint64_t number) {
+    return rule->share >= 65536 || drawn(rule, number) >> 48 < rule->share;
 }
 
 static void rest(uint64_t ns) {
@@ -228,7 +239,7 @@ static int struck(uint32_t rules, enum call call, size_t *size, const char *path
     int before = errno;
     for (int n = 0; n < RULES; n++) {
         struct rule *rule = &page->rules[n];
-        if (!(rules & 1u << n) || !(rule->calls & 1u << call) || !(page->active & 1u << n))
+        if (!(rules & 1u << n) || !(rule->calls & 1u << call) || !(page->active & 1u << n) || spoils(rule))
             continue;
         uint64_t number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
         size_t all = size ? *size : 0, room = size ? passes(rule, all) : 0;
@@ -280,6 +291,48 @@ static int fails_by(uint32_t rules, enum call call, int fd, size_t *size) {
 static inline int fails(enum call call, int fd, size_t *size) {
     uint32_t rules = wants(call) ? of_file(fd) : 0;
     return __builtin_expect(rules != 0, 0) && fails_by(rules, call, fd, size);
+}
+
+/* What is written instead of some parts of data, all in one, where a rule spoils it: to be freed. NULL: they are written. */
+static char *spoiled(int fd, const struct iovec *list, int count, size_t all) {
+    uint32_t rules = wants(CALL_WRITE) ? of_file(fd) : 0;
+    char *copy = NULL;
+    for (int n = 0; rules && n < RULES; n++) {
+        struct rule *rule = &page->rules[n];
+        if (!(rules & 1u << n) || !spoils(rule) || !all || !(page->active & 1u << n))
+            continue;
+        uint64_t number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
+        size_t room = passes(rule, all), rest = all - room;
+        if (!rest || !by_chance(rule, number)) {
+            __atomic_fetch_add(&rule->passed, rest, __ATOMIC_RELAXED);
+            continue;
+        }
+        if (!copy && !(copy = malloc(all)))
+            return NULL;
+        for (size_t part = 0, at = 0; part < (size_t)count && at < all; at += list[part++].iov_len)
+            memcpy(copy + at, list[part].iov_base, list[part].iov_len < all - at ? list[part].iov_len : all - at);
+        if (rule->action == ACTION_ZERO)
+            memset(copy + room, 0, rest);
+        else {
+            uint64_t where = mixed(drawn(rule, number));
+            copy[room + where % rest] ^= 1 << (where >> 56 & 7);
+        }
+        hit(rule, CALL_WRITE, NULL, fd);
+        __atomic_fetch_add(&rule->lost, rule->action == ACTION_ZERO ? rest : 1, __ATOMIC_RELAXED);
+    }
+    return copy;
+}
+
+/* A call that writes some parts, of which so many bytes are to be written, where these are spoiled. 0: they are not. */
+static int wrote_spoiled(int fd, const struct iovec *list, int count, size_t all, off_t at, ssize_t *result) {
+    char *copy = spoiled(fd, list, count, all);
+    if (!copy)
+        return 0;
+    *result = at < 0 ? KERNEL(SYS_write, fd, copy, all, 0, 0, 0) : KERNEL(SYS_pwrite64, fd, copy, all, at, 0, 0);
+    int error = errno;
+    free(copy);
+    errno = error;
+    return 1;
 }
 
 /* -- the calls ---------------------------------------------------------------------------------------------------- */
@@ -392,11 +445,25 @@ ssize_t pread(int fd, void *data, size_t size, off_t at) {
 ssize_t pread64(int fd, void *data, size_t size, off64_t at) { return pread(fd, data, size, at); }
 
 ssize_t write(int fd, const void *data, size_t size) {
-    return fails(CALL_WRITE, fd, &size) ? -1 : KERNEL(SYS_write, fd, data, size, 0, 0, 0);
+    ssize_t result;
+    if (!wants(CALL_WRITE))
+        return KERNEL(SYS_write, fd, data, size, 0, 0, 0);
+    if (fails(CALL_WRITE, fd, &size))
+        return -1;
+    if (wrote_spoiled(fd, &(struct iovec){(void *)data, size}, 1, size, -1, &result))
+        return result;
+    return KERNEL(SYS_write, fd, data, size, 0, 0, 0);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
-    return fails(CALL_WRITE, fd, &size) ? -1 : KERNEL(SYS_pwrite64, fd, data, size, at, 0, 0);
+    ssize_t result;
+    if (!wants(CALL_WRITE))
+        return KERNEL(SYS_pwrite64, fd, data, size, at, 0, 0);
+    if (fails(CALL_WRITE, fd, &size))
+        return -1;
+    if (at >= 0 && wrote_spoiled(fd, &(struct iovec){(void *)data, size}, 1, size, at, &result))
+        return result;
+    return KERNEL(SYS_pwrite64, fd, data, size, at, 0, 0);
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) { return pwrite(fd, data, size, at); }
@@ -411,8 +478,11 @@ static ssize_t parts(enum call call, long number, int fd, const struct iovec *li
     for (; n < count; n++)
         all += list[n].iov_len;
     allowed = all;
+    ssize_t result;
     if (fails(call, fd, &allowed))
         return -1;
+    if (call == CALL_WRITE && wrote_spoiled(fd, list, count, allowed, number == SYS_writev ? -1 : at, &result))
+        return result;
     if (allowed == all)
         return KERNEL(number, fd, list, count, at, 0, 0);
     for (n = 0; n < count && n < PARTS && allowed; n++) {
@@ -461,7 +531,10 @@ size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
         return really(data, size, count, stream);
     if (fails(CALL_WRITE, fileno(stream), &allowed))
         return 0;
-    size_t done = allowed < size ? 0 : really(data, size, allowed / size, stream), rest = size * count - allowed;
+    char *copy = spoiled(fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed);
+    size_t done = allowed < size ? 0 : really(copy ? copy : data, size, allowed / size, stream);
+    free(copy);
+    size_t rest = size * count - allowed;
     if (rest && done == allowed / size) /* to a stream, less than all is a failure, and its reason is asked for */
         fails(CALL_WRITE, fileno(stream), &rest);
     return done;

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 Call = Literal["open", "read", "write", "fsync", "rename", "close", "mmap"]
 CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
-Action = Literal["error", "delay", "hang", "short"]
+Action = Literal["error", "delay", "hang", "short", "bit", "zeros"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 _MAGIC, _RULES, _NAMES, _LONGEST, _TOKEN, _ALWAYS = 0x31656761706F6964, 16, 32, 512, 72, 65536
 LONGEST_PATTERN = _LONGEST - 1
@@ -67,7 +67,7 @@ class Hits:
     calls: Mapping[str, int]
     """How many of each were hit; none that was not."""
     lost: int
-    """Bytes that were to be read or written, and were not."""
+    """Bytes that were to be read or written, and were not, or as others."""
     first: str
     """The file that was hit first; empty: none was."""
 

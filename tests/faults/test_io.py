@@ -47,7 +47,9 @@ def effect(fault, node):
     ({"delay": "300ms", "share": "10%"},
      "open, read, write, fsync or rename on *.pt waits for 300 ms (10% of calls) at w for 2.0 s"),
     ({"hang": True, "calls": ["write"]}, "write on *.pt hangs at w for 2.0 s"),
-    ({"short": True}, "read or write on *.pt does half at w for 2.0 s")])
+    ({"short": True}, "read or write on *.pt does half at w for 2.0 s"),
+    ({"corrupt": "bit"}, "write on *.pt has a bit turned over at w for 2.0 s"),
+    ({"corrupt": "zeros", "after_bytes": "1MB"}, "write on *.pt has zeros instead after 1.0 MB at w for 2.0 s")])
 def test_it_says_what_becomes_of_which_calls(more, words):
     assert io(**more).describe() == words
 
@@ -57,6 +59,7 @@ def test_it_says_what_becomes_of_which_calls(more, words):
     ({"error": "EIO", "hang": True}, "say what becomes of the calls, in one way"),
     ({"error": "ENOSPACE"}, r"there is no error 'ENOSPACE'; did you mean 'ENOSPC'\?"),
     ({"error": "EIO", "path": "{state}/x"}, r"\{state\} stands for nothing here"),
+    ({"corrupt": "bit", "calls": "read"}, "only what is written can be corrupted"),
     ({"error": "EIO", "calls": ["writes"]}, "Input should be 'open', 'read', 'write'"),
     ({"error": "EIO", "share": "0%"}, "greater than 0")])
 def test_what_can_not_be_is_refused_with_a_sentence(more, words):

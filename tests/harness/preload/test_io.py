@@ -151,6 +151,28 @@ def test_a_share_of_calls_is_hit_the_same_ones_by_the_same_seed(page, python):
     assert counts[0] == counts[1]
 
 
+@pytest.mark.parametrize("writer", ["write", "pwrite", "writev"])
+@pytest.mark.parametrize("action", ["bit", "zeros"])
+def test_what_is_written_is_changed_and_has_its_length(page, python, tmp_path, writer, action):
+    number = page.arm(Rule("*/model.bin", ["write"], action, after=40_000))
+    page.arm(Rule("*/model.bin", ["write"], "error", "EIO", after=1 << 40))  # another one beside it changes nothing
+    assert python(WRITERS[writer].replace("b'y'", "b'x'")) == 0
+    content = (tmp_path / "model.bin").read_bytes()
+    assert len(content) == WHOLE
+    assert content[:40_000] == b"x" * 40_000
+    turned = sum((byte ^ ord("x")).bit_count() for byte in content[40_000:])
+    assert content[40_000:] == bytes(60_000) if action == "zeros" else turned == 1
+    assert page.hits(number).lost == (60_000 if action == "zeros" else 1)
+
+
+def test_what_a_c_stream_writes_is_changed_too(page, environment, tmp_path):
+    (tmp_path / "stream.c").write_text(STREAM.replace("data[100000];", "data[100000] = {1};"))
+    subprocess.run(["cc", "-O2", "-o", tmp_path / "stream", tmp_path / "stream.c"], check=True)
+    page.arm(Rule("*/model.bin", ["write"], "zeros"))
+    subprocess.run([tmp_path / "stream", tmp_path / "model.bin"], env=environment, timeout=30, check=True)
+    assert (tmp_path / "model.bin").read_bytes() == bytes(WHOLE)
+
+
 @contextmanager
 def writing(environment, path):
     """Yield a process that writes a line for every byte that it has written to `path`, a millisecond after another."""
