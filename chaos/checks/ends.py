@@ -110,7 +110,8 @@ def _crash_loop(history: History, node: str) -> Line:
     for gone in (event for event in history.exits if event.target == node):
         made = max((step.step for step in history.steps.get(gone.process, ())), default=-1)
         how = _alike(history, gone)
-        if gone.killed or gone.status in history.plan.trainer.may_end_with(node):
+        planned = gone.killed or gone.status in history.plan.trainer.may_end_with(node)
+        if planned or _of_its_own_accord(history, gone):
             row = []
         else:
             row = [*row, gone] if row and made <= newest and how == last else [gone]

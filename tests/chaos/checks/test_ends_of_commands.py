@@ -167,14 +167,23 @@ def test_who_can_not_write_may_end_if_its_scheduler_starts_it_again(inc, began, 
 # -- restarts --------------------------------------------------------------------------------------------------------
 
 
-def loop(*rounds, why=lambda number: f"RuntimeError: 0x{number}f at step {number}", statuses=None, **settings):
+def loop(*rounds, why=lambda number: f"RuntimeError: 0x{number}f at step {number}", statuses=None, more=(),
+         **settings):
     """A worker that ended by itself and was started again, having come to these rounds."""
     events = [*trained("w-2", 90)]
     for inc, made in enumerate(rounds):
         events += [*trained("w-1", made, inc=inc, first=max(1, made - 1), began=10.0 * inc),
                    an_event(10.0 * inc + 5, "w-1", inc, "failed", {"reason": why(inc)}),
                    ended(10.0 * inc + 5, "w-1", statuses[inc] if statuses else 1, inc=inc, again=True)]
-    return run(*events, over(99.0), **settings)
+    return run(*events, *more, over(99.0), **settings)
+
+
+@pytest.mark.parametrize(("over_at", "result"), [(35.0, "passed"), (9.0, "failed")])
+def test_who_can_not_write_ends_as_often_as_it_is_started(over_at, result):
+    io = "[{io: w-1, path: '*', error: ENOSPC, at: 1s, for: 40s}]"
+    healed = an_event(over_at, "harness", 0, "healed", {"fault": "f1"})
+    history = loop(5, 5, 5, 5, more=[*hit(1.0, kind="io"), healed], faults=io)
+    assert verdict(history, "restarts").verdict == result
 
 
 @pytest.mark.parametrize("rounds", [(5, 5, 5), (5, 0, 0), (3, 9, 9, 9), (9, 5, 7, 9, 4)])
