@@ -13,7 +13,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.local.undos import Disarm
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.library import PreloadError, built, must_be_preloadable, preloading
-from diloco_chaos.harness.preload.page import Hits, Page, PageFullError, Rule
+from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
 from diloco_chaos.harness.trainers.core.programs import Program, filled, program_file
@@ -35,25 +35,23 @@ class Preloads:
         self._pages: dict[str, Page] = {}
         self._specs: dict[str, NodeSpec] = {}
         self._held: dict[tuple[str, str], tuple[int, int]] = {}  # node, fault -> the rule, and the undo that is owed
+        self._ending: set[tuple[str, str]] = set()  # node, fault -> the node may end by it, and is started again
         self._done: dict[tuple[str, str], tuple[Hits, list[str]]] = {}
 
     def begin(self, nodes: Sequence[NodeSpec]) -> None:
-        """Build the library, and make a page for each node whose calls can be made to fail; where there is none, do
-        nothing.
+        """Make a page for each of these nodes whose calls can be made to fail, and build the library for the first of
+        them. A page that is there is a dead harness' of a run that goes on.
 
         Raises:
             ClusterError: it can't be built or preloaded.
         """
-        self._specs = {spec.name: spec for spec in nodes if spec.preloaded}
-        if not self._specs:
-            return
-        self._folder.mkdir(exist_ok=True)
-        try:
-            must_be_preloadable(self._folder, _WHAT)
-            self._library = str(built(self._folder, "io", _WHAT))
-            self._pages = {name: Page(self._at(name), self._undo_log.token) for name in self._specs}
-        except (PreloadError, OSError) as error:
-            raise ClusterError(f"{error}") from error
+        for spec in (each for each in nodes if each.preloaded):
+            try:
+                self._library = self._library or self._built()
+                self._at(spec.name).unlink(missing_ok=True)
+                self._pages[spec.name], self._specs[spec.name] = Page(self._at(spec.name), self._undo_log.token), spec
+            except (PreloadError, OSError) as error:
+                raise ClusterError(f"{error}") from error
 
     def environment(self, node: str, before: str) -> Mapping[str, str]:
         """Return the environment variables with which a process of a node loads it. `before`: what it would preload
@@ -68,6 +66,8 @@ class Preloads:
         own = (spec.program or Program("")).own(str(self._run.resolve()), node)
         pattern = filled(rule.pattern, own, {})
         pattern = pattern if pattern.startswith("/") else f"*/{pattern}"
+        if len(os.fsencode(pattern)) > LONGEST_PATTERN:
+            raise ClusterError(f"{node}: {pattern} is longer than {LONGEST_PATTERN} bytes")
         owed = self._undo_log.record(Disarm, page=self._at(node), rule=page.free)
         try:
             self._held[node, fault] = page.arm(replace(rule, pattern=pattern)), owed
@@ -76,6 +76,7 @@ class Preloads:
             raise ClusterError(f"{node}: {error}") from error
         self._done.pop((node, fault), None)
         if spec.program is None and rule.action == "error":  # a node of ours ends rather than go on without its files
+            self._ending.add((node, fault))
             self._nodes.expect_no_space(node, _BACK_AFTER_S)
         return "" if page.loaded else self._why_not(spec)
 
@@ -85,7 +86,8 @@ class Preloads:
             number, owed = held
             page = self._pages[node]
             page.disarm(number)
-            self._nodes.space_again(node)
+            if (node, fault) in self._ending:
+                self._nodes.space_again(node)
             self._done[node, fault] = self._hits(node, number)
             self._undo_log.complete(owed)
 
@@ -110,6 +112,11 @@ class Preloads:
         hits, run = self._pages[node].hits(number), f"{self._run.resolve()}/"
         inside = sorted(self._pages[node].others(), key=lambda name: not name.startswith(run))
         return replace(hits, first=hits.first.removeprefix(run)), [name.removeprefix(run) for name in inside]
+
+    def _built(self) -> str:
+        self._folder.mkdir(exist_ok=True)
+        must_be_preloadable(self._folder, _WHAT)
+        return str(built(self._folder, "io", _WHAT))
 
     def _at(self, node: str) -> Path:
         return self._folder / f"{node}.page"

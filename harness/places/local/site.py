@@ -87,10 +87,14 @@ class LocalSite(Site):
         for spec in listening:
             self.nodes.await_listening(spec.name)
         for spec in others:
-            self.join(spec)
+            self._started(spec)
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
+        self._preloads.begin([node])
+        self._started(node)
+
+    def _started(self, node: NodeSpec) -> None:
         self.links.make(node.name, f"{LOOPBACK}:{self.nodes.ports[node.connects_to]}")
         self.nodes.start(node, node.incarnation)
 

@@ -24,8 +24,14 @@ WRITE = "import os, sys\ntry: os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_C
 class Nobody:
     """Nodes of which none runs."""
 
+    def __init__(self):
+        self.without_space = []
+
+    def expect_no_space(self, node, restart_after):
+        self.without_space.append(node)
+
     def space_again(self, node):
-        pass
+        self.without_space.remove(node)
 
 
 def spec(name, run="{python} train.py", preloaded=True):
@@ -121,6 +127,34 @@ def test_without_a_compiler_it_is_said_what_to_install(tmp_path, undo_log, monke
     (tmp_path / "run").mkdir()
     with pytest.raises(ClusterError, match="io needs a C compiler, and there is none: install gcc or clang"):
         Preloads(tmp_path / "run", Nobody(), undo_log).begin([spec("a")])
+
+
+def test_a_node_of_ours_may_end_by_an_error_and_by_nothing_else(tmp_path, undo_log):
+    (tmp_path / "run").mkdir()
+    nodes = Nobody()
+    preloads = Preloads(tmp_path / "run", nodes, undo_log)
+    preloads.begin([NodeSpec("syncer", (), preloaded=True)])
+    preloads.arm("syncer", "f1", Rule("*", ["fsync"], "delay", delay_s=0.1))
+    assert nodes.without_space == []
+    preloads.arm("syncer", "f2", Rule("*", ["fsync"], "error", "EIO"))
+    assert nodes.without_space == ["syncer"]
+    preloads.disarm("syncer", "f1")
+    assert nodes.without_space == ["syncer"]
+    preloads.disarm("syncer", "f2")
+    assert nodes.without_space == []
+
+
+def test_a_node_that_joins_has_a_page_too_and_an_old_one_is_made_anew(preloads, tmp_path):
+    preloads.begin([spec("d")])
+    preloads.arm("a", "f1", RULE)
+    preloads.begin([spec("a")])
+    assert preloads.environment("d", "")[PAGE].endswith("d.page")
+    assert preloads.residue() == []
+
+
+def test_a_pattern_that_is_too_long_in_the_runs_folder_is_refused(preloads):
+    with pytest.raises(ClusterError, match="is longer than 511 bytes"):
+        preloads.arm("a", "f1", Rule("{run}/" + "x" * 500, ["write"], "error", "EIO"))
 
 
 def test_the_pages_are_gone_when_the_run_is_over(preloads, tmp_path):
