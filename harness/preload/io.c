@@ -5,7 +5,7 @@
  * are linked statically, pages of a file that is mapped, io_uring, and what the C library itself writes for a stream
  * (`fwrite` is seen, what `fprintf` puts into the buffer is not).
  *
- * It is linked against no C library, so that it can be loaded beside any. */
+ * It is linked against no C library but for dlsym(), which older ones have in a library of its own. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,6 +25,9 @@
 #include "page.h"
 
 #define FILES 4096
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 #define LOOK_NS 5000000
 #define PARTS 1024 /* of a call, as many as the kernel takes */
 
@@ -47,8 +50,6 @@ static inline long kernel(long number, long a, long b, long c, long d, long e, l
 #define KERNEL(number, a, b, c, d, e, f) \
     kernel(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
-extern void *dlsym(void *, const char *) __attribute__((weak)); /* older C libraries have it elsewhere */
-
 static struct page *page;
 static uint64_t known[FILES]; /* of a descriptor: the generation in which it was looked at, and the rules that mean it */
 
@@ -56,7 +57,37 @@ static int really_open(int folder, const char *path, int flags, mode_t mode) {
     return KERNEL(SYS_openat, folder, path, flags, mode, 0, 0);
 }
 
+/* The C library's own functions for streams. They are looked up before there are threads: a child between fork and exec
+ * must not wait for a lock of the loader's. */
+static FILE *(*real_fopen)(const char *, const char *);
+static FILE *(*real_freopen)(const char *, const char *, FILE *);
+static size_t (*real_fwrite)(const void *, size_t, size_t, FILE *);
+static size_t (*real_fread)(void *, size_t, size_t, FILE *);
+static int (*real_fclose)(FILE *);
+
+static void *found(const char *name) {
+    void *function = dlsym(RTLD_NEXT, name);
+    if (!function)
+        abort(); /* without it nothing can be done for the program */
+    return function;
+}
+
+static void find_streams(void) {
+    real_fopen = (FILE * (*)(const char *, const char *)) found("fopen");
+    real_freopen = (FILE * (*)(const char *, const char *, FILE *)) found("freopen");
+    real_fread = (size_t(*)(void *, size_t, size_t, FILE *))found("fread");
+    real_fclose = (int (*)(FILE *))found("fclose");
+    real_fwrite = (size_t(*)(const void *, size_t, size_t, FILE *))found("fwrite");
+}
+
+/* Another library's constructor may come before ours. */
+static inline void need_streams(void) {
+    if (!real_fwrite)
+        find_streams();
+}
+
 __attribute__((constructor)) static void load(void) {
+    need_streams();
     const char *name = getenv("DILOCO_CHAOS_PAGE");
     int before = errno, fd = name ? really_open(AT_FDCWD, name, O_RDWR | O_CLOEXEC, 0) : -1;
     if (fd >= 0) {
@@ -403,30 +434,34 @@ int __openat64_2(int folder, const char *path, int flags) { return opened(folder
 int creat(const char *path, mode_t mode) { return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 int creat64(const char *path, mode_t mode) { return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 
-/* The C library's own function of this name; without it nothing can be done for the program. */
-#define REAL(type, name, ...)                                              \
-    static type (*really)(__VA_ARGS__);                                    \
-    if (!really) {                                                         \
-        really = dlsym ? (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name) : 0; \
-        if (!really)                                                       \
-            abort();                                                       \
-    }
-
 static int flags_of(const char *mode) {
     return strchr(mode, '+') || *mode == 'w' || *mode == 'a' ? O_RDWR | O_CREAT : O_RDONLY;
 }
 
 FILE *fopen(const char *path, const char *mode) {
-    REAL(FILE *, "fopen", const char *, const char *)
+    need_streams();
     if (opening_fails(AT_FDCWD, path, flags_of(mode)))
         return NULL;
-    FILE *stream = really(path, mode);
+    FILE *stream = real_fopen(path, mode);
     if (stream)
         forget(fileno(stream));
     return stream;
 }
 
 FILE *fopen64(const char *path, const char *mode) { return fopen(path, mode); }
+
+FILE *freopen(const char *path, const char *mode, FILE *stream) {
+    need_streams();
+    if (path && opening_fails(AT_FDCWD, path, flags_of(mode)))
+        return NULL;
+    forget(fileno(stream));
+    FILE *other = real_freopen(path, mode, stream);
+    if (other)
+        forget(fileno(other));
+    return other;
+}
+
+FILE *freopen64(const char *path, const char *mode, FILE *stream) { return freopen(path, mode, stream); }
 
 ssize_t read(int fd, void *data, size_t size) {
     return fails(CALL_READ, fd, &size) ? -1 : KERNEL(SYS_read, fd, data, size, 0, 0, 0);
@@ -525,14 +560,14 @@ ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t si
 }
 
 size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
-    REAL(size_t, "fwrite", const void *, size_t, size_t, FILE *)
+    need_streams();
     size_t allowed = size * count;
     if (!size || !count || !wants(CALL_WRITE))
-        return really(data, size, count, stream);
+        return real_fwrite(data, size, count, stream);
     if (fails(CALL_WRITE, fileno(stream), &allowed))
         return 0;
     char *copy = spoiled(fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed);
-    size_t done = allowed < size ? 0 : really(copy ? copy : data, size, allowed / size, stream);
+    size_t done = allowed < size ? 0 : real_fwrite(copy ? copy : data, size, allowed / size, stream);
     free(copy);
     size_t rest = size * count - allowed;
     if (rest && done == allowed / size) /* to a stream, less than all is a failure, and its reason is asked for */
@@ -541,13 +576,13 @@ size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
 }
 
 size_t fread(void *data, size_t size, size_t count, FILE *stream) {
-    REAL(size_t, "fread", void *, size_t, size_t, FILE *)
+    need_streams();
     size_t allowed = size * count;
     if (!size || !count || !wants(CALL_READ))
-        return really(data, size, count, stream);
+        return real_fread(data, size, count, stream);
     if (fails(CALL_READ, fileno(stream), &allowed))
         return 0;
-    return allowed < size ? 0 : really(data, size, allowed / size, stream);
+    return allowed < size ? 0 : real_fread(data, size, allowed / size, stream);
 }
 
 int fsync(int fd) { return fails(CALL_FSYNC, fd, NULL) ? -1 : KERNEL(SYS_fsync, fd, 0, 0, 0, 0, 0); }
@@ -586,24 +621,37 @@ int close(int fd) {
 }
 
 int fclose(FILE *stream) {
-    REAL(int, "fclose", FILE *)
+    need_streams();
     int fd = fileno(stream), error = fails(CALL_CLOSE, fd, NULL) ? errno : 0;
     forget(fd);
-    int done = really(stream);
+    int done = real_fclose(stream);
     if (error)
         errno = error;
     return error ? EOF : done;
 }
 
 int dup2(int fd, int other) {
-    REAL(int, "dup2", int, int)
+    if (fd == other) /* which dup3 refuses */
+        return KERNEL(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0) < 0 ? -1 : other;
     forget(other);
-    return really(fd, other);
+    return KERNEL(SYS_dup3, fd, other, 0, 0, 0, 0);
 }
 
 int dup3(int fd, int other, int flags) {
     forget(other);
     return KERNEL(SYS_dup3, fd, other, flags, 0, 0, 0);
+}
+
+int close_range(unsigned first, unsigned last, int flags) {
+    for (unsigned fd = first; fd <= last && fd < FILES; fd++)
+        forget(fd);
+    return KERNEL(SYS_close_range, first, last, flags, 0, 0, 0);
+}
+
+void closefrom(int first) {
+    if (close_range(first < 0 ? 0 : first, ~0u, 0) < 0) /* an older kernel */
+        for (int fd = first < 0 ? 0 : first; fd < FILES; fd++)
+            close(fd);
 }
 
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t from) {

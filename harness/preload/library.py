@@ -15,6 +15,7 @@ Concern = Literal["connect", "io"]
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
+_LINKED: dict[Concern, tuple[str, ...]] = {"connect": (), "io": ("-ldl",)}
 
 
 class PreloadError(UserError):
@@ -42,8 +43,8 @@ def built(folder: Path, concern: Concern, what: str) -> Path:
     library, source = folder.resolve() / f"{concern}.so", Path(__file__).with_name(f"{concern}.c")
     if not compiler():
         raise PreloadError(no_compiler(what))
-    done = subprocess.run([compiler(), *_FLAGS, "-o", str(library), str(source)], capture_output=True, text=True,
-                          timeout=_BUILD_S, check=False)
+    argv = [compiler(), *_FLAGS, "-o", str(library), str(source), *_LINKED[concern]]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     if done.returncode != 0:
         raise PreloadError(f"{what}: {compiler()} could not build the library:\n{done.stderr.strip()}")
     library.chmod(0o755)

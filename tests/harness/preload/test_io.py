@@ -134,6 +134,19 @@ def test_a_descriptor_that_another_file_gets_is_another_file(page, python, tmp_p
                   "os.write(other, b'x' * 100)") == 0
 
 
+def test_a_descriptor_that_was_closed_among_many_is_another_file_too(page, python):
+    page.arm(Rule("*/model.bin", ["write"], "error", "EIO", after=8))
+    assert python("fd = os.open(path, os.O_WRONLY | os.O_CREAT)\nos.write(fd, b'12345678')\nos.closerange(fd, fd + 1)\n"
+                  "import socket\none, other = socket.socketpair()\nassert one.fileno() == fd\n"
+                  "os.write(fd, b'x' * 100)") == 0
+
+
+def test_a_descriptor_that_is_made_another_files_is_that_one(page, python):
+    page.arm(Rule("*/model.bin", ["write"], "error", "EIO", after=8))
+    assert python("fd = os.open(path, os.O_WRONLY | os.O_CREAT)\nos.write(fd, b'12345678')\n"
+                  "os.dup2(os.memfd_create('other'), fd)\nos.dup2(fd, fd)\nos.write(fd, b'x' * 100)") == 0
+
+
 def test_calls_do_half_of_what_they_are_asked_to(page, python, tmp_path):
     page.arm(Rule("*/model.bin", ["write"], "short"))
     assert python("sys.exit(os.write(os.open(path, os.O_WRONLY | os.O_CREAT), b'12345678'))") == 4
