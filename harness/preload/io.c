@@ -149,6 +149,9 @@ static void note(const char *path) {
 
 static uint32_t of_path(const char *path) {
     uint32_t active = __atomic_load_n(&page->active, __ATOMIC_ACQUIRE), found = 0;
+    for (int n = 0; n < SPARED; n++)
+        if (*page->spared[n] && strncmp(path, page->spared[n], strlen(page->spared[n])) == 0)
+            return 0;
     for (int n = 0; n < RULES; n++)
         if (active & 1u << n && means(page->rules[n].pattern, path))
             found |= 1u << n;
@@ -375,7 +378,7 @@ static int may_write(int flags) {
 /* Whether opening a file fails by a rule, with errno set: one that is about room, or about writing, is met by who writes. */
 static int opening_fails(int folder, const char *path, int flags) {
     char at[LONGEST];
-    if (!wants(CALL_OPEN))
+    if (!path || !wants(CALL_OPEN))
         return 0;
     whole(folder, path, at);
     uint32_t rules = of_path(at);
@@ -590,7 +593,7 @@ int fdatasync(int fd) { return fails(CALL_FSYNC, fd, NULL) ? -1 : KERNEL(SYS_fda
 
 /* Whether moving a file fails: by its new name, or by the one that it has. */
 static int moved(int from, const char *name, int to, const char *other, unsigned flags) {
-    if (wants(CALL_RENAME)) {
+    if (name && other && wants(CALL_RENAME)) {
         char before[LONGEST], after[LONGEST];
         whole(from, name, before);
         whole(to, other, after);

@@ -10,6 +10,7 @@
 #define NAMES 32
 #define LONGEST 512
 #define TOKEN 72
+#define SPARED 4
 
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
 enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO };
@@ -41,6 +42,7 @@ struct page {
     uint32_t named;      /* files in `names`, or that had no room there */
     uint32_t unused;
     char token[TOKEN]; /* of the run */
+    char spared[SPARED][LONGEST]; /* beginnings of paths that no rule means: what the harness has to read */
     char names[NAMES][LONGEST]; /* files of wanted calls that no rule meant */
     struct rule rules[RULES];
 };

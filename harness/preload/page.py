@@ -19,7 +19,7 @@ CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
 Action = Literal["error", "delay", "hang", "short", "bit", "zeros"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
-_MAGIC, _RULES, _NAMES, _LONGEST, _TOKEN, _ALWAYS = 0x31656761706F6964, 16, 32, 512, 72, 65536
+_MAGIC, _RULES, _NAMES, _LONGEST, _TOKEN, _SPARED, _ALWAYS = 0x31656761706F6964, 16, 32, 512, 72, 4, 65536
 LONGEST_PATTERN = _LONGEST - 1
 """Bytes."""
 
@@ -36,6 +36,7 @@ class _Page(ctypes.Structure):
     _fields_ = (("magic", ctypes.c_uint64), ("generation", ctypes.c_uint32), ("active", ctypes.c_uint32),
                 ("wanted", ctypes.c_uint32), ("loaded", ctypes.c_uint32), ("named", ctypes.c_uint32),
                 ("unused", ctypes.c_uint32), ("token", ctypes.c_char * _TOKEN),
+                ("spared", (ctypes.c_char * _LONGEST) * _SPARED),
                 ("names", (ctypes.c_char * _LONGEST) * _NAMES), ("rules", _Rule * _RULES))
 
 
@@ -79,8 +80,9 @@ class PageFullError(RuntimeError):
 class Page:
     """A page, in a file. Its maker and those who open it see the same."""
 
-    def __init__(self, path: Path, token: str = "") -> None:
-        """`token`: make a new one, for the run with this token; else it is there.
+    def __init__(self, path: Path, token: str = "", spared: Sequence[str] = ()) -> None:
+        """`token`: make a new one, for the run with this token; else it is there. `spared`: beginnings of paths, up to
+        four, that no rule means.
 
         Raises:
             OSError: it can't be made or opened.
@@ -96,6 +98,8 @@ class Page:
             os.close(fd)
         self._page = _Page.from_buffer(self._map)
         if token:
+            for number, beginning in enumerate(spared):
+                self._page.spared[number].value = os.fsencode(beginning)
             self._page.token, self._page.magic = token.encode("ascii"), _MAGIC
         if self._page.magic != _MAGIC:
             raise ValueError(f"{path} is no page")

@@ -16,11 +16,13 @@ from diloco_chaos.harness.preload.library import PreloadError, built, must_be_pr
 from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
-from diloco_chaos.harness.trainers.core.programs import Program, filled, program_file
+from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, filled, program_file
 
 PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
 _FOLDER, _WHAT = "preload", "io"
+_SPARED = ("logs", PROGRESS, "tape")
+"""Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 _BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
 
@@ -49,7 +51,9 @@ class Preloads:
             try:
                 self._library = self._library or self._built()
                 self._at(spec.name).unlink(missing_ok=True)
-                self._pages[spec.name], self._specs[spec.name] = Page(self._at(spec.name), self._undo_log.token), spec
+                self._pages[spec.name] = Page(self._at(spec.name), self._undo_log.token,
+                                              [f"{self._run.resolve()}/{folder}/" for folder in _SPARED])
+                self._specs[spec.name] = spec
             except (PreloadError, OSError) as error:
                 raise ClusterError(f"{error}") from error
 

@@ -72,6 +72,14 @@ def test_a_rule_holds_for_its_node_until_it_is_disarmed(preloads, write):
     assert preloads.residue() == []
 
 
+def test_what_the_run_is_judged_by_stays_whole(preloads, write, tmp_path):
+    preloads.arm("a", "f1", Rule("*", ["write"], "error", "EIO"))
+    for folder in ("logs", "progress", "tape"):
+        (tmp_path / "run" / folder).mkdir()
+        assert write("a", f"../../{folder}/a.0.log") == 0
+    assert write("a", "../a.0.log") == errno.EIO
+
+
 def test_what_it_did_is_known_also_when_another_one_has_come_since(preloads, write):
     write("a", "x")
     preloads.arm("a", "f1", RULE)
