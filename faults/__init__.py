@@ -7,6 +7,7 @@ from diloco_chaos.faults.byzantine import Impersonation, Lie, Poison
 from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from diloco_chaos.faults.io import Io
 from diloco_chaos.faults.links.base import LinkFault
@@ -57,6 +58,8 @@ __all__ = [
     "FaultContext",
     "Flapping",
     "FullDisk",
+    "Hang",
+    "HangProcess",
     "Impersonation",
     "Injection",
     "Io",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.places.base import OF_MACHINES, NodeSpec
+from diloco_chaos.harness.places.base import FROM_WITHIN, OF_MACHINES, Ability, NodeSpec
 from diloco_chaos.harness.record.storage.disk import STATE
 from diloco_chaos.harness.trainers.api.trainer import Role
 from diloco_chaos.harness.trainers.core.programs import filled
@@ -29,12 +29,15 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
 
     machine = {target: "apart" for planned in plan.faults if planned.fault.requires() & OF_MACHINES
                for target in planned.fault.targets}  # who is hit with its machine shares it with no other
-    failing = {target for planned in plan.faults if "fail_calls" in planned.fault.requires()
-               for target in planned.fault.targets}
+
+    def preloaded(name: str) -> frozenset[Ability]:
+        return FROM_WITHIN & {ability for planned in plan.faults if name in planned.fault.targets
+                              for ability in planned.fault.requires()}
+
     if programs := plan.trainer.programs():
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
                          state=filled(program.state, program.own(str(run.absolute()), name), {}),
-                         failpoints=points(name), machine=machine.get(name, ""), preloaded=name in failing)
+                         failpoints=points(name), machine=machine.get(name, ""), preloaded=preloaded(name))
                 for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.trainer.stored_bytes() if full else 0
@@ -47,6 +50,6 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else COORDINATOR, reads=reads, incarnation=numbers.get(name, 0),
                         imports=(driver, *plan.trainer.imports(role)), failpoints=points(name),
-                        epoch=epoch, machine=machine.get(name, ""), preloaded=name in failing)
+                        epoch=epoch, machine=machine.get(name, ""), preloaded=preloaded(name))
     return [spec(COORDINATOR, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

@@ -188,7 +188,7 @@ class Carriers:
         return [pid for pid, ours in self._carries.items() if ours]
 
 
-def send(process: Identity, token: str, number: signal.Signals) -> bool:
+def send(process: Identity, token: str, number: int) -> bool:
     """Signal exactly this process if it still lives and carries the token; return whether it was signalled."""
     with handle(process, token) as descriptor:
         if descriptor is None:

@@ -22,7 +22,8 @@ Recorder = Callable[[Event], None]
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
-                  "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane", "fail_calls"]
+                  "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane", "fail_calls",
+                  "hang"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -30,6 +31,8 @@ EVERYWHERE: frozenset[Ability] = frozenset({
 """What every cluster can do. What else a place can do, it says itself."""
 OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
 """What hits a whole machine: who is meant by it shares none with the others."""
+FROM_WITHIN: frozenset[Ability] = frozenset({"fail_calls", "hang"})
+"""What is done by a library that is preloaded into a node's processes."""
 STOP_TIMEOUT_S = 2.0
 """A node that is asked to end, and is not given longer, has this time for it."""
 _SIGNALS = {number.value: number.name for number in signal.Signals}
@@ -71,8 +74,8 @@ class NodeSpec:
     """It is a command that somebody wrote; None: a process of ours."""
     epoch: float = 0.0
     """The run's beginning on the harness' CLOCK_MONOTONIC, seconds."""
-    preloaded: bool = False
-    """Its calls can be made to fail: what does so is preloaded into its processes."""
+    preloaded: frozenset[Ability] = frozenset()
+    """What is done to its processes from within, by what is preloaded into them."""
     machine: str = ""
     """It shares its machine with none that has another word here, where a place has several."""
 

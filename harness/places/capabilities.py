@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.preload.page import Hits, Rule
+from diloco_chaos.harness.preload.page import Hits, Holding, Rule
 from diloco_chaos.harness.record.tape.events import Machine
 
 
@@ -240,10 +240,37 @@ class CallFaults(Protocol):
         ...
 
 
+@runtime_checkable
+class MainThreads(Protocol):
+    """The main thread of a node's process can be made to stand, while its others go on."""
+
+    def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
+        """Let it stand, and try for a moment.
+
+        Args:
+            node: whose it is.
+            fault: the fault's id.
+            process: NAME-ID of one that the node has started; empty: its first one.
+            holding: what it is to hold while it stands.
+
+        Returns:
+            Why it can't stand; empty: it can.
+        """
+        ...
+
+    def press(self, fault: str) -> int:
+        """Try again, from any thread; the pid of the process that stands, 0: none yet."""
+        ...
+
+    def release(self, fault: str) -> None:
+        """Let it go on; harmless where it does."""
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
-    "fail_calls": CallFaults}
+    "fail_calls": CallFaults, "hang": MainThreads}
 """What only some backends can do -> what their cluster then has."""

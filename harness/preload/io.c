@@ -88,16 +88,9 @@ static inline void need_streams(void) {
 
 __attribute__((constructor)) static void load(void) {
     need_streams();
-    const char *name = getenv("DILOCO_CHAOS_PAGE");
-    int before = errno, fd = name ? really_open(AT_FDCWD, name, O_RDWR | O_CLOEXEC, 0) : -1;
-    if (fd >= 0) {
-        void *at = (void *)KERNEL(SYS_mmap, NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
-        if (at != MAP_FAILED && ((struct page *)at)->magic == PAGE_MAGIC) {
-            page = at;
-            __atomic_fetch_add(&page->loaded, 1, __ATOMIC_RELAXED);
-        }
-    }
+    int before = errno;
+    if ((page = page_of_node()))
+        __atomic_fetch_add(&page->loaded, 1, __ATOMIC_RELAXED);
     errno = before;
 }
 

@@ -10,12 +10,12 @@ from typing import Literal
 
 from diloco_chaos.harness.base.errors import UserError
 
-Concern = Literal["connect", "io"]
-"""Connections that no command names, and calls on files."""
+Concern = Literal["connect", "io", "hang"]
+"""Connections that no command names, calls on files, and main threads that stand."""
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
-_LINKED: dict[Concern, tuple[str, ...]] = {"connect": (), "io": ("-ldl",)}
+_LINKED: dict[Concern, tuple[str, ...]] = {"connect": (), "io": ("-ldl",), "hang": ("-ldl",)}
 
 
 class PreloadError(UserError):

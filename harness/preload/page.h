@@ -3,7 +3,11 @@
 #ifndef DILOCO_CHAOS_PAGE_H
 #define DILOCO_CHAOS_PAGE_H
 
+#include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE_MAGIC 0x31656761706f6964ull /* "diopage1" */
 #define RULES 16
@@ -13,6 +17,7 @@
 #define SPARED 4
 
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
+enum holding { HOLDING_GIL, HOLDING_NOTHING };
 enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO };
 
 struct rule {
@@ -40,11 +45,23 @@ struct page {
     uint32_t wanted;     /* a bit for each call that one of them means */
     uint32_t loaded;     /* processes that have this page */
     uint32_t named;      /* files in `names`, or that had no room there */
-    uint32_t unused;
+    uint32_t hang;       /* how often a hang was armed, while it is; else 0 */
+    uint32_t holding;    /* what the main thread is to hold while it stands */
+    uint32_t stood;      /* pid of the process whose main thread stood last */
     char token[TOKEN]; /* of the run */
     char spared[SPARED][LONGEST]; /* beginnings of paths that no rule means: what the harness has to read */
     char names[NAMES][LONGEST]; /* files of wanted calls that no rule meant */
     struct rule rules[RULES];
 };
+
+/* The page that DILOCO_CHAOS_PAGE names; NULL: there is none. */
+static inline struct page *page_of_node(void) {
+    const char *name = getenv("DILOCO_CHAOS_PAGE");
+    int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
+    struct page *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    return at != MAP_FAILED && at->magic == PAGE_MAGIC ? at : NULL;
+}
 
 #endif

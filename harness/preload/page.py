@@ -19,6 +19,10 @@ CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
 Action = Literal["error", "delay", "hang", "short", "bit", "zeros"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
+Holding = Literal["gil", "nothing"]
+_HOLDINGS: tuple[Holding, ...] = get_args(Holding)
+STAND = 61
+"""The signal that makes a main thread stand: one of real time that no library takes."""
 _MAGIC, _RULES, _NAMES, _LONGEST, _TOKEN, _SPARED, _ALWAYS = 0x31656761706F6964, 16, 32, 512, 72, 4, 65536
 LONGEST_PATTERN = _LONGEST - 1
 """Bytes."""
@@ -35,8 +39,8 @@ class _Rule(ctypes.Structure):
 class _Page(ctypes.Structure):
     _fields_ = (("magic", ctypes.c_uint64), ("generation", ctypes.c_uint32), ("active", ctypes.c_uint32),
                 ("wanted", ctypes.c_uint32), ("loaded", ctypes.c_uint32), ("named", ctypes.c_uint32),
-                ("unused", ctypes.c_uint32), ("token", ctypes.c_char * _TOKEN),
-                ("spared", (ctypes.c_char * _LONGEST) * _SPARED),
+                ("hang", ctypes.c_uint32), ("holding", ctypes.c_uint32), ("stood", ctypes.c_uint32),
+                ("token", ctypes.c_char * _TOKEN), ("spared", (ctypes.c_char * _LONGEST) * _SPARED),
                 ("names", (ctypes.c_char * _LONGEST) * _NAMES), ("rules", _Rule * _RULES))
 
 
@@ -97,6 +101,7 @@ class Page:
         finally:
             os.close(fd)
         self._page = _Page.from_buffer(self._map)
+        self._hangs = 0
         if token:
             for number, beginning in enumerate(spared):
                 self._page.spared[number].value = os.fsencode(beginning)
@@ -153,6 +158,21 @@ class Page:
     def loaded(self) -> int:
         """Return how many processes have had this page."""
         return int(self._page.loaded)
+
+    def hang(self, holding: Holding) -> None:
+        """Let main threads stand that get `STAND` from now on while they hold this."""
+        self._hangs += 1
+        self._page.holding, self._page.stood, self._page.hang = _HOLDINGS.index(holding), 0, self._hangs
+
+    def release(self) -> bool:
+        """Let what stands go on; return whether it was to stand."""
+        held, self._page.hang = bool(self._page.hang), 0
+        return held
+
+    @property
+    def stood(self) -> int:
+        """Return the pid of the process whose main thread stood last since `hang`; 0: none did."""
+        return int(self._page.stood)
 
     def hits(self, number: int) -> Hits:
         """Return what a rule has done since it was armed; also of one that is not any more."""

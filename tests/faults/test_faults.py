@@ -41,7 +41,7 @@ def test_an_undo_is_harmless_twice_and_without_the_fault(cluster, hit, fault, ki
     assert not cluster.toxics.get("learner-1")
     assert {name for name, *_ in cluster.calls} <= {"resume", "revive", "throttle", "unlimit_writes",
                                                       "disconnect", "empty_disk", "signal_process", "part_machine",
-                                                      "disarm"}
+                                                      "disarm", "release"}
 
 
 @pytest.mark.parametrize("kind", LASTING)

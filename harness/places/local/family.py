@@ -77,11 +77,11 @@ class Family:
     def signal_process(self, expression: str, which: str, number: signal.Signals) -> list[int]:
         """Signal the process that is called so; return the pids that were signalled. A pause is taken back from all of
         that name: others may have come or gone meanwhile."""
-        called = self._called(expression, which)
+        called = self.called(expression, which)
         chosen = called if number == signal.SIGCONT else called[:1]
         return [carrier.pid for carrier in chosen if send(carrier, self._token, number)]
 
-    def _called(self, expression: str, which: str) -> list[Identity]:
+    def called(self, expression: str, which: str) -> list[Identity]:
         """Return the processes of this name, the first one first.
 
         A process has it by a word of its command line, a variable, or what it calls itself. Forks inherit the first

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from diloco_chaos.harness.base.errors import nearest
-from diloco_chaos.harness.places.base import EVERYWHERE, Ability
+from diloco_chaos.harness.places.base import EVERYWHERE, FROM_WITHIN, Ability
 from diloco_chaos.harness.places.place import Option, OptionError, Part, Place, Requirement
 from diloco_chaos.harness.preload.library import compiler
 
@@ -36,11 +36,11 @@ class Local(Place):
 
     name = "local"
     nodes = "processes"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "fail_calls"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "fail_calls", "hang"}
     unable = "processes alone can't do that"
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only",
-        "fail_calls": "a library is preloaded into processes of this machine only"}
+        **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes of this machine only")}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
 
@@ -70,14 +70,14 @@ class Local(Place):
                 Requirement("toxiproxy-server", "optional", "not installed", "not needed: links are embedded on local"),
                 Requirement("C compiler", "ok", compiler()) if compiler() else
                 Requirement("C compiler", "optional", "not installed",
-                            "only for `io`, and `peers: caught`, of a trainer of commands")]
+                            "only for `io`, `hang`, and `peers: caught`, of a trainer of commands")]
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
         """Return the undos of links beside the harness, which other places have, too, and of calls that fail."""
         from diloco_chaos.harness.places.links.undos import Enable, Toxin
-        from diloco_chaos.harness.places.local.undos import Disarm
-        return Toxin, Enable, Disarm
+        from diloco_chaos.harness.places.local.undos import Disarm, Release
+        return Toxin, Enable, Disarm, Release
 
 
 def free(port: int) -> int:

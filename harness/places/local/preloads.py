@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.base import Ability, ClusterError, NodeSpec
 from diloco_chaos.harness.places.local.undos import Disarm
 from diloco_chaos.harness.places.nodes.nodes import Nodes
-from diloco_chaos.harness.preload.library import PreloadError, built, must_be_preloadable, preloading
+from diloco_chaos.harness.preload.library import Concern, PreloadError, built, must_be_preloadable, preloading
 from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
@@ -20,7 +20,9 @@ from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, fille
 
 PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
-_FOLDER, _WHAT = "preload", "io"
+_FOLDER = "preload"
+_CONCERNS: dict[Ability, tuple[Concern, str]] = {"fail_calls": ("io", "io"), "hang": ("hang", "hang")}
+"""Ability -> what is preloaded for it, and what scenarios call it."""
 _SPARED = ("logs", PROGRESS, "tape")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 _BACK_AFTER_S = 1.0
@@ -33,7 +35,7 @@ class Preloads:
     def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog) -> None:
         """`run`: the run's folder."""
         self._folder, self._run, self._nodes, self._undo_log = run.resolve() / _FOLDER, run, nodes, undo_log
-        self._library = ""
+        self._libraries: dict[Ability, str] = {}
         self._pages: dict[str, Page] = {}
         self._specs: dict[str, NodeSpec] = {}
         self._held: dict[tuple[str, str], tuple[int, int]] = {}  # node, fault -> the rule, and the undo that is owed
@@ -49,7 +51,7 @@ class Preloads:
         """
         for spec in (each for each in nodes if each.preloaded):
             try:
-                self._library = self._library or self._built()
+                self._build(spec.preloaded - self._libraries.keys())
                 self._at(spec.name).unlink(missing_ok=True)
                 self._pages[spec.name] = Page(self._at(spec.name), self._undo_log.token,
                                               [f"{self._run.resolve()}/{folder}/" for folder in _SPARED])
@@ -62,7 +64,8 @@ class Preloads:
         anyway."""
         if node not in self._pages:
             return {}
-        return {**preloading(self._library, before), PAGE: str(self._at(node))}
+        libraries = [self._libraries[ability] for ability in sorted(self._specs[node].preloaded)]
+        return {**preloading(" ".join(libraries), before), PAGE: str(self._at(node))}
 
     def arm(self, node: str, fault: str, rule: Rule) -> str:
         """Arm it, with its undo written down before."""
@@ -117,10 +120,16 @@ class Preloads:
         inside = sorted(self._pages[node].others(), key=lambda name: not name.startswith(run))
         return replace(hits, first=hits.first.removeprefix(run)), [name.removeprefix(run) for name in inside]
 
-    def _built(self) -> str:
+    def _build(self, abilities: Collection[Ability]) -> None:
         self._folder.mkdir(exist_ok=True)
-        must_be_preloadable(self._folder, _WHAT)
-        return str(built(self._folder, "io", _WHAT))
+        for ability in abilities:
+            concern, what = _CONCERNS[ability]
+            must_be_preloadable(self._folder, what)
+            self._libraries[ability] = str(built(self._folder, concern, what))
+
+    def page(self, node: str) -> tuple[Page, Path]:
+        """Return the page of a node, and its file."""
+        return self._pages[node], self._at(node)
 
     def _at(self, node: str) -> Path:
         return self._folder / f"{node}.page"

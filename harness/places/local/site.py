@@ -18,6 +18,7 @@ from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.addresses import LocalAddresses
 from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
+from diloco_chaos.harness.places.local.hangs import Hangs
 from diloco_chaos.harness.places.local.links import LinksBeside
 from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.process import LocalProcess
@@ -57,7 +58,8 @@ class LocalSite(Site):
         self._uncaught = Uncaught(undo_log.token)
         self._processes = NodeProcesses(self.nodes)
         self._preloads = Preloads(run, self.nodes, undo_log)
-        self.parts = (self.links, self._processes, self._uncaught, self._preloads)
+        self._hangs = Hangs(self._preloads, self.nodes, undo_log)
+        self.parts = (self.links, self._processes, self._uncaught, self._preloads, self._hangs)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -110,7 +112,7 @@ class LocalSite(Site):
 
     def residue(self) -> list[str]:
         """Return what of any fault is still there, in words; empty when all is undone."""
-        return [*super().residue(), *self._preloads.residue()]
+        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue()]
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""

@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from diloco_chaos.harness.record.undos import Undo
 
+if TYPE_CHECKING:
+    from diloco_chaos.harness.preload.page import Page
 
-class Disarm(Undo):
+
+class _OfPage(Undo):
+    page: Path
+
+    def heal(self, token: str) -> bool:
+        """Undo it, if the page is the run's."""
+        from diloco_chaos.harness.preload.page import Page
+        try:
+            page = Page(self.page)
+        except (FileNotFoundError, ValueError):
+            return False
+        return page.token == token and self._on(page)
+
+    def _on(self, page: Page) -> bool:
+        raise NotImplementedError
+
+
+class Disarm(_OfPage):
     """Let a rule of a page hold no more: its node's processes may have outlived the harness."""
 
     entry: Literal["disarm"] = "disarm"
-    page: Path
     rule: int = Field(ge=0)
 
     def describe(self) -> str:
         """Say for people what was done."""
         return f"calls fail no more by rule {self.rule} of {self.page}"
 
-    def heal(self, token: str) -> bool:
-        """Disarm it, if the page is the run's."""
-        from diloco_chaos.harness.preload.page import Page
-        try:
-            page = Page(self.page)
-        except (FileNotFoundError, ValueError):
-            return False
-        return page.token == token and page.disarm(self.rule)
+    def _on(self, page: Page) -> bool:
+        return page.disarm(self.rule)
+
+
+class Release(_OfPage):
+    """Let main threads go on that stand by a page."""
+
+    entry: Literal["release"] = "release"
+
+    def describe(self) -> str:
+        """Say for people what was done."""
+        return f"main threads that stand by {self.page} go on"
+
+    def _on(self, page: Page) -> bool:
+        return page.release()

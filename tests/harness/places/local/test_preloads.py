@@ -35,7 +35,7 @@ class Nobody:
 
 
 def spec(name, run="{python} train.py", preloaded=True):
-    return NodeSpec(name, (), program=Program(run), preloaded=preloaded)
+    return NodeSpec(name, (), program=Program(run), preloaded=frozenset({"fail_calls"} if preloaded else ()))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_node_of_ours_may_end_by_an_error_and_by_nothing_else(tmp_path, undo_l
     (tmp_path / "run").mkdir()
     nodes = Nobody()
     preloads = Preloads(tmp_path / "run", nodes, undo_log)
-    preloads.begin([NodeSpec("syncer", (), preloaded=True)])
+    preloads.begin([NodeSpec("syncer", (), preloaded=frozenset({"fail_calls"}))])
     preloads.arm("syncer", "f1", Rule("*", ["fsync"], "delay", delay_s=0.1))
     assert nodes.without_space == []
     preloads.arm("syncer", "f2", Rule("*", ["fsync"], "error", "EIO"))

@@ -1,0 +1,85 @@
+"""Main threads of processes on this machine that stand, while their processes look alive."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from diloco_chaos.harness.base.processes import Identity, identity, send
+from diloco_chaos.harness.places.local.preloads import Preloads
+from diloco_chaos.harness.places.local.process import LocalProcess
+from diloco_chaos.harness.places.local.undos import Release
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.preload.page import STAND, Holding, Page
+from diloco_chaos.harness.record.undo_log import UndoLog
+
+_AT_ONCE, _AGAIN_S = 25, 0.002
+
+
+class _Hang(NamedTuple):
+    page: Page
+    process: Identity
+    owed: int
+
+
+class Hangs:
+    """Implements `diloco_chaos.harness.places.capabilities.MainThreads`."""
+
+    def __init__(self, preloads: Preloads, nodes: Nodes[LocalProcess], undo_log: UndoLog) -> None:
+        self._preloads, self._nodes, self._undo_log = preloads, nodes, undo_log
+        self._hangs: dict[str, _Hang] = {}  # by the fault
+
+    def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
+        """Let the page say so, and send the signal until one stands."""
+        called = self._called(node, process)
+        if called is None:
+            return f"{node} had no process {process}" if process else f"{node} was not there"
+        if not _catches(called.pid):
+            return f"{node}: nothing was preloaded into {process or 'its first process'}: is it linked statically?"
+        page, path = self._preloads.page(node)
+        self._hangs[fault] = _Hang(page, called, self._undo_log.record(Release, page=path))
+        page.hang(holding)
+        for _ in range(_AT_ONCE):
+            if self.press(fault):
+                break
+            time.sleep(_AGAIN_S)
+        return ""
+
+    def press(self, fault: str) -> int:
+        """Send the signal again where none stands yet."""
+        if (hang := self._hangs.get(fault)) is None:
+            return 0
+        if not hang.page.stood and _catches(hang.process.pid):
+            send(hang.process, self._undo_log.token, STAND)
+        return hang.page.stood
+
+    def release(self, fault: str) -> None:
+        """Let the page say that it is over."""
+        if (hang := self._hangs.pop(fault, None)) is not None:
+            hang.page.release()
+            self._undo_log.complete(hang.owed)
+
+    def residue(self) -> list[str]:
+        """Return what still stands, in words."""
+        return [f"the main thread of pid {hang.process.pid} stands" for hang in self._hangs.values()]
+
+    def _called(self, node: str, process: str) -> Identity | None:
+        running = self._nodes[node]
+        if not process:
+            return identity(running.process.pid)
+        name, _, which = process.rpartition("-")
+        if running.process.family is None or running.spec.program is None:
+            return None
+        called = running.process.family.called(running.spec.program.processes[name], which)
+        return called[0] if called else None
+
+
+def _catches(pid: int) -> bool:
+    """Return whether a process catches the signal: one that does not would die of it."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    caught = next((line for line in lines if line.startswith("SigCgt:")), "SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (STAND - 1) & 1)
