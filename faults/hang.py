@@ -16,7 +16,7 @@ from diloco_chaos.harness.preload.page import Holding
 _TRIES_S, _AGAIN_S = 5.0, 0.005
 _KINDS = {"gil": "with the GIL: all threads of Python stood", "nothing": "without the GIL: other threads went on"}
 _NEVER = {"gil": "it did not come back to Python: say `holding: nothing`",
-          "nothing": "it always held the GIL: leave `holding` out"}
+          "nothing": "it was never found waiting in a call: leave `holding` out"}
 
 
 class _Standing(Fault):

@@ -129,7 +129,8 @@ static int means(const char *pattern, const char *path) {
 
 /* For whoever has named a file that nothing meets: which there were. */
 static void note(const char *path) {
-    if (*path != '/' || strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/", 5) == 0 || strlen(path) >= LONGEST)
+    int device = strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0;
+    if (*path != '/' || device || strncmp(path, "/proc/", 6) == 0 || strlen(path) >= LONGEST)
         return;
     uint32_t count = __atomic_load_n(&page->named, __ATOMIC_ACQUIRE);
     for (uint32_t n = 0; n < count && n < NAMES; n++)
