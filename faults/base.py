@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
@@ -44,6 +44,12 @@ class Drawn(NamedTuple):
     """Whether it may hit a node that holds at a point of the protocol."""
     family: str = ""
     """Faults that do much the same to a node: explorations count which families have followed each other."""
+
+
+def unable(reasons: Iterable[str]) -> Observation:
+    """Return what was observed where these reasons say why a fault can't take place; nothing where all are empty."""
+    why = "; ".join(filter(None, reasons))
+    return {"ok": False, "why": why} if why else {}
 
 
 class AskProbe(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Literal
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation
+from diloco_chaos.faults.base import Fault, FaultContext, Observation, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.units import names
@@ -37,10 +37,8 @@ class _Standing(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Make every target stand."""
-        reasons = [hit.having(MainThreads).hang(target, f"{hit.id}.{target}", self.of_node, self.holding)
-                   for target in self.targets]
-        why = "; ".join(filter(None, reasons))
-        return {"ok": False, "why": why} if why else {}
+        return unable([hit.having(MainThreads).hang(target, f"{hit.id}.{target}", self.of_node, self.holding)
+                       for target in self.targets])
 
     def observe(self, hit: FaultContext) -> Observation:
         """Wait until each stands: a main thread does not always hold what it is to hold."""

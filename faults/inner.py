@@ -27,9 +27,28 @@ class OfProcess(Fault):
     """NAME-ID; NAME is what the scenario calls these processes."""
 
     @property
+    def ends_as(self) -> tuple[int, ...]:
+        """Return the exit statuses that tell of it: of the process itself, and of a node that passes that on; none
+        where it ends nothing."""
+        return ()
+
+    def describe(self) -> str:
+        """Return what the fault does, in words for people."""
+        return f"{self.kind.removesuffix('_process')} {self.process} of {names(self.targets)}"
+
+
+class SignalledProcess(OfProcess):
+    """It gets a signal."""
+
+    @property
     def sends(self) -> Signals:
         """Return the signal that it gets."""
         raise NotImplementedError
+
+    @property
+    def ends_as(self) -> tuple[int, ...]:
+        """Return the statuses of who is ended by the signal."""
+        return -self.sends, 128 + self.sends
 
     def inject(self, hit: FaultContext) -> Observation:
         """Signal it at every target."""
@@ -41,10 +60,6 @@ class OfProcess(Fault):
             return Effect(False, str(why))
         return Effect(bool(on.observed.get("ok")), f"{self.sends.name} to pid {on.observed.get('pids')}")
 
-    def describe(self) -> str:
-        """Return what the fault does, in words for people."""
-        return f"{self.kind.removesuffix('_process')} {self.process} of {names(self.targets)}"
-
     def _signal(self, hit: FaultContext, number: Signals) -> Observation:
         sent = {target: hit.having(Processes).signal_process(target, self.process, number) for target in self.targets}
         missing = [target for target, pids in sent.items() if not pids]
@@ -53,7 +68,7 @@ class OfProcess(Fault):
         return {"ok": True, "pids": ", ".join(str(pid) for pids in sent.values() for pid in pids)}
 
 
-class KillProcess(OfProcess):
+class KillProcess(SignalledProcess):
     """SIGKILL."""
 
     reversible: ClassVar[bool] = False
@@ -66,7 +81,7 @@ class KillProcess(OfProcess):
         return Signals.SIGKILL
 
 
-class TerminateProcess(OfProcess):
+class TerminateProcess(SignalledProcess):
     """SIGTERM, or another signal that asks it to end; nothing follows."""
 
     reversible: ClassVar[bool] = False
@@ -91,7 +106,7 @@ class TerminateProcess(OfProcess):
         return super().describe() + ("" if self.signal == "TERM" else f" by SIG{self.signal}")
 
 
-class PauseProcess(OfProcess):
+class PauseProcess(SignalledProcess):
     """SIGSTOP, and SIGCONT at the end."""
 
     occupies: ClassVar[str] = "process"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain
+from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import Part, Seconds, Size, names, show_bytes, show_seconds
@@ -110,10 +110,8 @@ class Io(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Arm it for every target."""
-        reasons = [hit.having(CallFaults).arm(target, hit.id, self._rule(number))
-                   for number, target in enumerate(self.targets)]
-        why = "; ".join(filter(None, reasons))
-        return {"ok": False, "why": why} if why else {}
+        return unable([hit.having(CallFaults).arm(target, hit.id, self._rule(number))
+                       for number, target in enumerate(self.targets)])
 
     def undo(self, hit: FaultContext) -> None:
         """Disarm it; what hangs goes on."""
@@ -123,9 +121,9 @@ class Io(Fault):
     def observe_end(self, hit: FaultContext) -> Observation:
         """Return the calls that the processes themselves have counted."""
         done = {target: hit.having(CallFaults).hits(target, hit.id) for target in self.targets}
-        missed = [self._missed(target, each) for target, each in done.items() if each is None or not each[0].calls]
-        if missed:
-            return {"ok": False, "why": "; ".join(missed)}
+        if missed := unable(self._missed(target, each) for target, each in done.items()
+                            if each is None or not each[0].calls):
+            return missed
         hits = {target: each[0] for target, each in done.items() if each is not None}
         return {"ok": True, "hit": "; ".join(self._counted(target, each) for target, each in hits.items()),
                 "calls": sum(sum(each.calls.values()) for each in hits.values()),

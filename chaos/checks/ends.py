@@ -215,21 +215,29 @@ def _hit(history: History, span: Span, gone: Exit) -> bool:
 def _of_its_own_accord(history: History, gone: Exit) -> bool:
     """Return whether a process ended because a fault that was there in its life left it nothing else to do, and its
     scheduler started the node again. Such a fault also hits those that begin while it lasts."""
-    began = next((event.t for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), 0.0)
-    return gone.again is True and any(
-        span.planned.fault.may_end_target and gone.target in span.planned.fault.targets and span.overlaps(began, gone.t)
-        and span.overlaps(gone.t - _AFTER_S, gone.t) for span in history.spans)
+    if gone.again is not True:
+        return False
+    spawn = _spawn_of(history, gone)
+    began = 0.0 if spawn is None else spawn.t
+    return any(span.planned.fault.may_end_target and gone.target in span.planned.fault.targets
+               and span.overlaps(max(began, gone.t - _AFTER_S), gone.t) for span in history.spans)
+
+
+def _spawn_of(history: History, gone: Exit) -> Spawn | None:
+    """Return how the process that ended was started."""
+    return next((event for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), None)
 
 
 def _by_its_process(history: History, gone: Exit) -> bool:
     """Return whether a node ended by the signal that a fault sent to one of its processes: its own, or it passes on how
     that one ended; or it ended for that reason, and its scheduler starts it again."""
     for span, fault in _on_its_processes(history, gone):
-        began = next((event for event in history.tape.of(Spawn, node="harness") if event.process == gone.process), None)
+        spawn = _spawn_of(history, gone)
         signalled = str(span.observed.get("pids", "")).split(", ")
-        if began is not None and str(began.pid) in signalled and gone.status == -fault.sends:
+        ended_as = fault.ends_as
+        if spawn is not None and str(spawn.pid) in signalled and gone.status in ended_as[:1]:
             return True
-        if _hit(history, span, gone) and (gone.again or gone.status in (-fault.sends, 128 + fault.sends)):
+        if _hit(history, span, gone) and (gone.again or gone.status in ended_as):
             return True
     return gone.again is True and _after_its_process(history, gone)
 

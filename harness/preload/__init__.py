@@ -1,1 +1,2 @@
-"""A small C library, preloaded into commands: it leads connections through links, and makes calls on files fail."""
+"""A small C library, preloaded into commands: it leads connections through links, makes calls on files fail, and main
+threads stand."""

@@ -94,6 +94,20 @@ __attribute__((constructor)) static void load(void) {
     errno = before;
 }
 
+/* The file that a descriptor is of; AT_FDCWD: the folder in which the process is. Returns the length; 0: it has no name. */
+static size_t name_of(int fd, char out[LONGEST]) {
+    char link[64];
+    int before = errno;
+    if (fd == AT_FDCWD)
+        strcpy(link, "/proc/self/cwd");
+    else
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, out, LONGEST - 2);
+    errno = before;
+    out[length > 0 ? length : 0] = 0;
+    return length > 0 ? length : 0;
+}
+
 /* -- which rules mean a file -------------------------------------------------------------------------------------- */
 
 static const char *const FOR_NOW[] = {".tmp", ".temp", ".part", ".partial", ".incomplete", "~"};
@@ -161,12 +175,8 @@ static inline int wants(enum call call) {
 static uint32_t looked_at(int fd, uint64_t generation) {
     if (fd < 0)
         return 0;
-    char name[64], path[LONGEST];
-    int before = errno;
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(name, path, sizeof path - 1);
-    errno = before;
-    path[length > 0 ? length : 0] = 0;
+    char path[LONGEST];
+    name_of(fd, path);
     uint32_t found = *path == '/' ? of_path(path) : 0;
     if (fd < FILES)
         known[fd] = generation << 32 | found;
@@ -187,15 +197,9 @@ static void forget(int fd) {
 
 /* The whole name of a file by how it was asked for, without following anything. */
 static void whole(int folder, const char *path, char out[LONGEST]) {
-    int before = errno;
     size_t length = 0;
-    *out = 0;
     if (*path != '/') {
-        char name[64];
-        snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
-        ssize_t got = folder == AT_FDCWD ? readlink("/proc/self/cwd", out, LONGEST - 2)
-                                         : readlink(name, out, LONGEST - 2);
-        length = got > 0 ? got : 0;
+        length = name_of(folder, out);
         out[length++] = '/';
         while (path[0] == '.' && path[1] == '/')
             path += 2;
@@ -205,7 +209,6 @@ static void whole(int folder, const char *path, char out[LONGEST]) {
         more = LONGEST - 1 - length;
     memcpy(out + length, path, more);
     out[length + more] = 0;
-    errno = before;
 }
 
 /* -- what a rule does to a call ----------------------------------------------------------------------------------- */
@@ -242,13 +245,8 @@ static void hit(struct rule *rule, enum call call, const char *path, int fd) {
         return;
     if (path)
         strncpy(rule->first, path, LONGEST - 1);
-    else {
-        char name[64], at[LONGEST];
-        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-        ssize_t length = readlink(name, at, sizeof at - 1);
-        at[length > 0 ? length : 0] = 0;
-        strcpy(rule->first, at);
-    }
+    else
+        name_of(fd, rule->first);
 }
 
 /* Bytes of `*size` that pass before a rule bites; the others are not let through by it. */
@@ -261,22 +259,33 @@ static size_t passes(struct rule *rule, size_t size) {
     return room;
 }
 
+/* A rule's account of a call that it means: whether it bites. `size`: the call's bytes, of which `*room` still pass; NULL:
+ * it has none. `*number`: of the call. */
+static int bites(struct rule *rule, const size_t *size, size_t *room, uint64_t *number) {
+    size_t all = size ? *size : 0;
+    *number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
+    *room = passes(rule, all);
+    if (size ? *room == all && all > 0 : rule->passed < rule->after)
+        return 0;
+    if (by_chance(rule, *number))
+        return 1;
+    __atomic_fetch_add(&rule->passed, all - *room, __ATOMIC_RELAXED);
+    return 0;
+}
+
 /* Do what the rules say of a call, but for the call itself. `size`: its bytes, of which so many are let through; NULL: it
- * has none. Returns the errno that it fails with; 0: it goes on. */
+ * has none. Returns whether it fails, with errno set. */
 static int struck(uint32_t rules, enum call call, size_t *size, const char *path, int fd) {
     int before = errno;
     for (int n = 0; n < RULES; n++) {
         struct rule *rule = &page->rules[n];
+        size_t room;
+        uint64_t number;
         if (!(rules & 1u << n) || !(rule->calls & 1u << call) || !(page->active & 1u << n) || spoils(rule))
             continue;
-        uint64_t number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
-        size_t all = size ? *size : 0, room = size ? passes(rule, all) : 0;
-        if (size ? room == all && all > 0 : rule->passed < rule->after)
+        if (!bites(rule, size, &room, &number))
             continue;
-        if (!by_chance(rule, number)) {
-            __atomic_fetch_add(&rule->passed, all - room, __ATOMIC_RELAXED);
-            continue;
-        }
+        size_t all = size ? *size : 0;
         uint32_t armed = rule->armed;
         switch (rule->action) {
         case ACTION_ERROR:
@@ -286,8 +295,8 @@ static int struck(uint32_t rules, enum call call, size_t *size, const char *path
             }
             hit(rule, call, path, fd);
             __atomic_fetch_add(&rule->lost, all, __ATOMIC_RELAXED);
-            errno = before;
-            return rule->error;
+            errno = rule->error;
+            return 1;
         case ACTION_SHORT:
             if (all > 1) {
                 hit(rule, call, path, fd);
@@ -308,17 +317,10 @@ static int struck(uint32_t rules, enum call call, size_t *size, const char *path
     return 0;
 }
 
-static int fails_by(uint32_t rules, enum call call, int fd, size_t *size) {
-    int error = struck(rules, call, size, NULL, fd);
-    if (error)
-        errno = error;
-    return error;
-}
-
 /* Whether a call on an open file fails by a rule, with errno set. */
 static inline int fails(enum call call, int fd, size_t *size) {
     uint32_t rules = wants(call) ? of_file(fd) : 0;
-    return __builtin_expect(rules != 0, 0) && fails_by(rules, call, fd, size);
+    return __builtin_expect(rules != 0, 0) && struck(rules, call, size, NULL, fd);
 }
 
 /* What is written instead of some parts of data, all in one, where a rule spoils it: to be freed. NULL: they are written. */
@@ -327,14 +329,13 @@ static char *spoiled(int fd, const struct iovec *list, int count, size_t all) {
     char *copy = NULL;
     for (int n = 0; rules && n < RULES; n++) {
         struct rule *rule = &page->rules[n];
+        size_t room;
+        uint64_t number;
         if (!(rules & 1u << n) || !spoils(rule) || !all || !(page->active & 1u << n))
             continue;
-        uint64_t number = __atomic_fetch_add(&rule->met, 1, __ATOMIC_RELAXED);
-        size_t room = passes(rule, all), rest = all - room;
-        if (!rest || !by_chance(rule, number)) {
-            __atomic_fetch_add(&rule->passed, rest, __ATOMIC_RELAXED);
+        if (!bites(rule, &all, &room, &number))
             continue;
-        }
+        size_t rest = all - room;
         if (!copy && !(copy = malloc(all)))
             return NULL;
         for (size_t part = 0, at = 0; part < (size_t)count && at < all; at += list[part++].iov_len)
@@ -381,10 +382,7 @@ static int opening_fails(int folder, const char *path, int flags) {
         if ((error == ENOSPC || error == EDQUOT || error == EROFS) && !may_write(flags))
             rules &= ~(1u << n);
     }
-    int error = rules ? struck(rules, CALL_OPEN, NULL, at, -1) : 0;
-    if (error)
-        errno = error;
-    return error;
+    return rules && struck(rules, CALL_OPEN, NULL, at, -1);
 }
 
 static int opened(int folder, const char *path, int flags, mode_t mode) {
@@ -592,11 +590,8 @@ static int moved(int from, const char *name, int to, const char *other, unsigned
         whole(from, name, before);
         whole(to, other, after);
         uint32_t by_new = of_path(after), rules = by_new | of_path(before);
-        int error = rules ? struck(rules, CALL_RENAME, NULL, by_new ? after : before, -1) : 0;
-        if (error) {
-            errno = error;
+        if (rules && struck(rules, CALL_RENAME, NULL, by_new ? after : before, -1))
             return -1;
-        }
     }
     return KERNEL(SYS_renameat2, from, name, to, other, flags, 0);
 }
@@ -607,24 +602,25 @@ int renameat2(int from, const char *name, int to, const char *other, unsigned fl
     return moved(from, name, to, other, flags);
 }
 
-/* A file is closed, whatever it says. */
+/* A file is closed, whatever is said of it: what its close is to fail with, and what the close itself returned. */
+static int closed(int error, int done) {
+    if (!error)
+        return done;
+    errno = error;
+    return -1; /* which is EOF, too */
+}
+
 int close(int fd) {
     int error = fails(CALL_CLOSE, fd, NULL) ? errno : 0;
     forget(fd);
-    int done = KERNEL(SYS_close, fd, 0, 0, 0, 0, 0);
-    if (error)
-        errno = error;
-    return error ? -1 : done;
+    return closed(error, KERNEL(SYS_close, fd, 0, 0, 0, 0, 0));
 }
 
 int fclose(FILE *stream) {
     need_streams();
     int fd = fileno(stream), error = fails(CALL_CLOSE, fd, NULL) ? errno : 0;
     forget(fd);
-    int done = real_fclose(stream);
-    if (error)
-        errno = error;
-    return error ? EOF : done;
+    return closed(error, real_fclose(stream));
 }
 
 int dup2(int fd, int other) {

@@ -12,7 +12,7 @@ from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.undos import Release
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.page import STAND, Holding, Page
-from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 
 _AT_ONCE, _AGAIN_S = 25, 0.002
 
@@ -20,14 +20,14 @@ _AT_ONCE, _AGAIN_S = 25, 0.002
 class _Hang(NamedTuple):
     page: Page
     process: Identity
-    owed: int
 
 
 class Hangs:
     """Implements `diloco_chaos.harness.places.capabilities.MainThreads`."""
 
     def __init__(self, preloads: Preloads, nodes: Nodes[LocalProcess], undo_log: UndoLog) -> None:
-        self._preloads, self._nodes, self._undo_log = preloads, nodes, undo_log
+        self._preloads, self._nodes, self._token = preloads, nodes, undo_log.token
+        self._undos = OpenUndos(undo_log)
         self._hangs: dict[str, _Hang] = {}  # by the fault
 
     def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
@@ -38,7 +38,8 @@ class Hangs:
         if not _catches(called.pid):
             return f"{node}: nothing was preloaded into {process or 'its first process'}: is it linked statically?"
         page, path = self._preloads.page(node)
-        self._hangs[fault] = _Hang(page, called, self._undo_log.record(Release, page=path))
+        self._undos.record(fault, Release, page=path)
+        self._hangs[fault] = _Hang(page, called)
         page.hang(holding)
         for _ in range(_AT_ONCE):
             if self.press(fault):
@@ -51,14 +52,14 @@ class Hangs:
         if (hang := self._hangs.get(fault)) is None:
             return 0
         if not hang.page.stood and _catches(hang.process.pid):
-            send(hang.process, self._undo_log.token, STAND)
+            send(hang.process, self._token, STAND)
         return hang.page.stood
 
     def release(self, fault: str) -> None:
         """Let the page say that it is over."""
         if (hang := self._hangs.pop(fault, None)) is not None:
             hang.page.release()
-            self._undo_log.complete(hang.owed)
+            self._undos.complete(fault)
 
     def residue(self) -> list[str]:
         """Return what still stands, in words."""

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diloco_chaos.harness.places.base import Ability, ClusterError, NodeSpec
 from diloco_chaos.harness.places.local.undos import Disarm
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.library import Concern, PreloadError, built, must_be_preloadable, preloading
 from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
-from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, filled, program_file
 
@@ -29,17 +29,23 @@ _BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
 
 
+class _Held(NamedTuple):
+    rule: int
+    ends: bool
+    """The node may end by it, and is started again."""
+
+
 class Preloads:
     """The pages of one run's nodes. Implements `diloco_chaos.harness.places.capabilities.CallFaults`."""
 
     def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog) -> None:
         """`run`: the run's folder."""
-        self._folder, self._run, self._nodes, self._undo_log = run.resolve() / _FOLDER, run, nodes, undo_log
+        self._folder, self._run, self._nodes, self._token = run.resolve() / _FOLDER, run, nodes, undo_log.token
         self._libraries: dict[Ability, str] = {}
         self._pages: dict[str, Page] = {}
         self._specs: dict[str, NodeSpec] = {}
-        self._held: dict[tuple[str, str], tuple[int, int]] = {}  # node, fault -> the rule, and the undo that is owed
-        self._ending: set[tuple[str, str]] = set()  # node, fault -> the node may end by it, and is started again
+        self._undos = OpenUndos(undo_log)
+        self._held: dict[tuple[str, str], _Held] = {}  # by node and fault
         self._done: dict[tuple[str, str], tuple[Hits, list[str]]] = {}
 
     def begin(self, nodes: Sequence[NodeSpec]) -> None:
@@ -53,7 +59,7 @@ class Preloads:
             try:
                 self._build(spec.preloaded - self._libraries.keys())
                 self._at(spec.name).unlink(missing_ok=True)
-                self._pages[spec.name] = Page(self._at(spec.name), self._undo_log.token,
+                self._pages[spec.name] = Page(self._at(spec.name), self._token,
                                               [f"{self._run.resolve()}/{folder}/" for folder in _SPARED])
                 self._specs[spec.name] = spec
             except (PreloadError, OSError) as error:
@@ -75,33 +81,31 @@ class Preloads:
         pattern = pattern if pattern.startswith("/") else f"*/{pattern}"
         if len(os.fsencode(pattern)) > LONGEST_PATTERN:
             raise ClusterError(f"{node}: {pattern} is longer than {LONGEST_PATTERN} bytes")
-        owed = self._undo_log.record(Disarm, page=self._at(node), rule=page.free)
+        ends = spec.program is None and rule.action == "error"  # a node of ours does not go on without its files
+        self._undos.record((node, fault), Disarm, page=self._at(node), rule=page.free)
         try:
-            self._held[node, fault] = page.arm(replace(rule, pattern=pattern)), owed
+            self._held[node, fault] = _Held(page.arm(replace(rule, pattern=pattern)), ends)
         except PageFullError as error:
-            self._undo_log.complete(owed)
+            self._undos.complete((node, fault))
             raise ClusterError(f"{node}: {error}") from error
         self._done.pop((node, fault), None)
-        if spec.program is None and rule.action == "error":  # a node of ours ends rather than go on without its files
-            self._ending.add((node, fault))
+        if ends:
             self._nodes.expect_no_space(node, _BACK_AFTER_S)
         return "" if page.loaded else self._why_not(spec)
 
     def disarm(self, node: str, fault: str) -> None:
         """Keep what it has done, and let it hold no more."""
         if (held := self._held.pop((node, fault), None)) is not None:
-            number, owed = held
-            page = self._pages[node]
-            page.disarm(number)
-            if (node, fault) in self._ending:
+            self._pages[node].disarm(held.rule)
+            if held.ends:
                 self._nodes.space_again(node)
-            self._done[node, fault] = self._hits(node, number)
-            self._undo_log.complete(owed)
+            self._done[node, fault] = self._hits(node, held.rule)
+            self._undos.complete((node, fault))
 
     def hits(self, node: str, fault: str) -> tuple[Hits, list[str]] | None:
         """Return what was kept, or what it has done so far."""
         if (held := self._held.get((node, fault))) is not None:
-            return self._hits(node, held[0])
+            return self._hits(node, held.rule)
         return self._done.get((node, fault))
 
     def residue(self) -> list[str]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from diloco_chaos.harness.places.base import NodeSpec, Recorder
@@ -137,7 +137,7 @@ class LocalSite(Site):
         argv = spec.command(number, python=sys.executable, host=LOOPBACK, listen=self.nodes.ports.get(spec.name, 0),
                             connect=self.links.addresses.get(spec.name, ""))
         forked = self._forked(spec, number, argv)
-        env = {**OURS, **self._preloads.environment(spec.name, os.environ.get(PRELOADED, ""))}
+        env = {**OURS, **self._preloads.environment(spec.name, _preloaded(OURS))}
         return LocalProcess(forked or self._popen(spec, number, [*argv, "--parent", str(os.getpid())], env),
                             self._undo_log)
 
@@ -153,8 +153,8 @@ class LocalSite(Site):
         env = started.env
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         if self._catcher is not None and program.meets:
-            env |= self._catcher.environment(env.get(PRELOADED) or os.environ.get(PRELOADED, ""))
-        env |= self._preloads.environment(spec.name, env.get(PRELOADED) or os.environ.get(PRELOADED, ""))
+            env |= self._catcher.environment(_preloaded(env))
+        env |= self._preloads.environment(spec.name, _preloaded(env))
         tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
         popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
         token = self._undo_log.token
@@ -164,6 +164,11 @@ class LocalSite(Site):
     def _popen(self, spec: NodeSpec, number: int, argv: Sequence[str], env: dict[str, str],
                cwd: str | None = None) -> subprocess.Popen[bytes]:
         return spawned(self._run, self._undo_log.token, [*self._launcher(spec), *argv], spec.name, number, env, cwd)
+
+
+def _preloaded(env: Mapping[str, str]) -> str:
+    """Return what a process with this environment, beside the harness' own, preloads."""
+    return env.get(PRELOADED) or os.environ.get(PRELOADED, "")
 
 
 class NodeProcesses:

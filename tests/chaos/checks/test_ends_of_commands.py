@@ -143,6 +143,14 @@ def test_who_stands_still_from_a_fault_of_one_of_its_processes_ends_by_that_howe
     assert verdict(history).verdict == result
 
 
+@pytest.mark.parametrize(("more", "result"), [({"again": True}, "passed"), ({}, "failed")])
+def test_who_ends_because_one_of_its_processes_hangs_is_judged_by_whether_it_is_started_again(more, result):
+    history = run(*trained("w-1", 10), *trained("w-2", 90), *hit(1.0, kind="hang_process", ok=True, pids="77"),
+                  ended(1.3, "w-1", 1, **more), over(9.0), rounds=90,
+                  faults="[{hang: w-1/rank-0, at: 1s, for: 2s}]")
+    assert verdict(history).verdict == result
+
+
 def test_a_node_whose_own_process_a_fault_signalled_was_ended_by_nobody_else():
     history = run(*trained("w-1", 10, pid=77), *trained("w-2", 90), *hit(1.0, kind="kill_process", ok=True, pids="77"),
                   ended(8.0, "w-1", -9), over(9.0), rounds=90, faults=KILL_PROCESS)
