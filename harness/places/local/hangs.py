@@ -38,6 +38,8 @@ class Hangs:
         if not _catches(called.pid):
             return f"{node}: nothing was preloaded into {process or 'its first process'}: is it linked statically?"
         page, path = self._preloads.page(node)
+        if any(hang.page is page for hang in self._hangs.values()):
+            return f"{node}: another main thread of it is to stand: one at a time"
         self._undos.record(fault, Release, page=path)
         self._hangs[fault] = _Hang(page, called)
         page.hang(holding)

@@ -74,6 +74,16 @@ def test_a_process_that_would_die_of_the_signal_gets_none(ground):
     assert ground.hangs.residue() == []
 
 
+def test_of_a_node_one_stands_at_a_time(ground):
+    ground.hangs.hang("w", "f1", "", "gil")
+    assert ground.hangs.hang("w", "f2", "", "gil") == "w: another main thread of it is to stand: one at a time"
+    ground.hangs.release("f2")
+    while not ground.hangs.press("f1"):
+        pass
+    ground.hangs.release("f1")
+    assert ground.hangs.hang("w", "f2", "", "gil") == ""
+
+
 def test_of_a_dead_harness_its_reaper_lets_it_go(ground):
     ground.hangs.hang("w", "f1", "", "gil")
     written = [json.loads(line) for line in (ground.path / "undo-log").read_text().splitlines()]
