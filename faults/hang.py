@@ -23,6 +23,7 @@ class _Standing(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"hang"})
     frees: ClassVar[bool] = True
     halts_target: ClassVar[bool] = True
+    may_end_target: ClassVar[bool] = True  # a watchdog that notices it
     occupies: ClassVar[str] = "process"
     shown_as = "paused"
 
