@@ -46,9 +46,11 @@ class _Pressing(Fault):
     def observe_end(self, hit: FaultContext) -> Observation:
         """Return what the targets met while it lasted."""
         felt = {target: hit.having(Pressure).felt(hit.id, target) for target in self.targets}
-        if wrong := unable({each.why if each else "it never began" for each in felt.values()}):
-            return wrong
         met = {target: each for target, each in felt.items() if each is not None}
+        if not met:  # what `inject` observed says why
+            return {}
+        if wrong := unable({each.why for each in met.values()}):
+            return wrong
         return {"ok": all(self.bit(each) for each in met.values()), "did": next(iter(met.values())).did,
                 "met": "; ".join(f"{target}: {self.words(each)}" for target, each in met.items())}
 
@@ -59,6 +61,10 @@ class _Pressing(Fault):
     def words(self, felt: Felt) -> str:
         """Return what a target met."""
         return ""
+
+    def wrong(self, on: Injection) -> str:
+        """Return why there was no pressure; empty: there was."""
+        return str(on.observed.get("why") or ("" if "met" in on.observed else "it never began"))
 
     def affected_nodes(self, learners: Sequence[str]) -> Sequence[str]:
         """Return all: the machine is theirs, too."""
@@ -93,9 +99,9 @@ class CpuPressure(_Pressing):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every target waited for a processor, and more than before."""
-        if why := on.observed.get("why"):
-            return Effect(False, str(why))
-        ok, met = bool(on.observed.get("ok")), str(on.observed.get("met", "nothing was measured"))
+        if why := self.wrong(on):
+            return Effect(False, why)
+        ok, met = bool(on.observed.get("ok")), str(on.observed["met"])
         return Effect(ok, met if ok else f"{met}: that is no more than before: write more `workers`, or a lower `nice`")
 
     def describe(self) -> str:
@@ -136,9 +142,9 @@ class MemoryPressure(_Pressing):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every target had pages read from a disk, or the kernel says that memory was waited for (PSI)."""
-        if why := on.observed.get("why"):
-            return Effect(False, str(why))
-        met = str(on.observed.get("met", "nothing was measured"))
+        if why := self.wrong(on):
+            return Effect(False, why)
+        met = str(on.observed["met"])
         held = show_bytes(float(str(on.observed.get("did", "")).removeprefix("held ") or 0))
         waited = max((sample.memory for sample in _samples(run, on.began, run.until(on))), default=0.0)
         words = f"{held} held; {met}; memory was waited for {waited:.0%} of the time (PSI)"
@@ -171,8 +177,8 @@ class IoPressure(_Pressing):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """A few bytes of the harness' own took longer to be on that disk than before."""
-        if why := on.observed.get("why"):
-            return Effect(False, str(why))
+        if why := self.wrong(on):
+            return Effect(False, why)
         before = median([sample.sync for sample in _samples(run, 0.0, on.began)] or [0.0])
         during = max((sample.sync for sample in _samples(run, on.began, run.until(on))), default=0.0)
         words = (f"a probe's byte took up to {show_seconds(during)} to be on the run's disk, {show_seconds(before)} "

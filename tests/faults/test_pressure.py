@@ -95,7 +95,7 @@ def test_a_disk_that_is_kept_busy_is_told_by_a_probe_of_it(sync, ok):
     samples = [sampled(0.5, sync=0.02), sampled(3.0, sync=sync)]
     found = effect(fault("io_pressure"), Machine(Felt("", "", NOTHING, NOTHING)), samples)
     assert found.ok is ok
-    assert found.observed.startswith(f"a probe's byte took up to {sync * 1e3:.0f} ms to be on the run's disk, 20 ms bef")
+    assert found.observed.startswith(f"a probe's byte took up to {sync * 1e3:.0f} ms to be on the run's disk, 20 ms")
 
 
 @pytest.mark.parametrize("kind", ["cpu_pressure", "memory_pressure", "io_pressure"])
