@@ -22,6 +22,7 @@ from diloco_chaos.faults.machines import (
     Requeue,
     RestartControlPlane,
 )
+from diloco_chaos.faults.pressure import CpuPressure, IoPressure, MemoryPressure
 from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
@@ -42,6 +43,7 @@ __all__ = [
     "Condition",
     "Corrupt",
     "CorruptMemory",
+    "CpuPressure",
     "CrashLoop",
     "Damage",
     "Delete",
@@ -63,6 +65,7 @@ __all__ = [
     "Impersonation",
     "Injection",
     "Io",
+    "IoPressure",
     "Join",
     "Kill",
     "KillProcess",
@@ -70,6 +73,7 @@ __all__ = [
     "Lie",
     "LimitData",
     "LinkFault",
+    "MemoryPressure",
     "NodePartition",
     "NodePowerLoss",
     "Observation",

@@ -112,7 +112,7 @@ def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately
             return RUN_DELAY
     if _stopped(sample):
         return "the run was stopped"
-    if sample.late >= _LATE_S:
+    if sample.late >= _LATE_S and "processors" not in strained:
         return "nothing on it ran, the harness neither"
     waited = any(getattr(sample, name) >= max(least, _TIMES_USUAL * usual[name])
                  for name, least in (("io", _WAITED_IO), ("sync", _SYNC_S)))

@@ -34,10 +34,13 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         return FROM_WITHIN & {ability for planned in plan.faults if name in planned.fault.targets
                               for ability in planned.fault.requires()}
 
+    pressed = {target for planned in plan.faults if "press" in planned.fault.requires()
+               for target in planned.fault.targets}
     if programs := plan.trainer.programs():
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
                          state=filled(program.state, program.own(str(run.absolute()), name), {}),
-                         failpoints=points(name), machine=machine.get(name, ""), preloaded=preloaded(name))
+                         failpoints=points(name), machine=machine.get(name, ""), preloaded=preloaded(name),
+                         pressed=name in pressed)
                 for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.trainer.stored_bytes() if full else 0
@@ -50,6 +53,7 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else COORDINATOR, reads=reads, incarnation=numbers.get(name, 0),
                         imports=(driver, *plan.trainer.imports(role)), failpoints=points(name),
-                        epoch=epoch, machine=machine.get(name, ""), preloaded=preloaded(name))
+                        epoch=epoch, machine=machine.get(name, ""), preloaded=preloaded(name),
+                        pressed=name in pressed)
     return [spec(COORDINATOR, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

@@ -100,6 +100,12 @@ def run_delays(pids: Iterable[int]) -> dict[int, float]:
     return seconds
 
 
+def major_faults(pid: int) -> int:
+    """Return how many pages of a process had to be read from a disk when it wanted them; 0 where there is none."""
+    stat = _stat(pid)
+    return int(stat[9]) if stat else 0
+
+
 def disk_bytes_of_family(pids: Iterable[int]) -> int:
     """Return how many bytes these processes, and the children that each of them has waited for, have read from disks
     and written to be stored there; nothing of those that are not ours to ask."""

@@ -23,7 +23,7 @@ Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", 
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
                   "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane", "fail_calls",
-                  "hang"]
+                  "hang", "press"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -76,6 +76,8 @@ class NodeSpec:
     """The run's beginning on the harness' CLOCK_MONOTONIC, seconds."""
     preloaded: frozenset[Ability] = frozenset()
     """What is done to its processes from within, by what is preloaded into them."""
+    pressed: bool = False
+    """Pressure is meant for it: what it meets before is measured, too."""
     machine: str = ""
     """It shares its machine with none that has another word here, where a place has several."""
 

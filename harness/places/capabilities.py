@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.pressure import Felt, Load
 from diloco_chaos.harness.preload.page import Hits, Holding, Rule
 from diloco_chaos.harness.record.tape.events import Machine
 
@@ -267,10 +268,36 @@ class MainThreads(Protocol):
         ...
 
 
+@runtime_checkable
+class Pressure(Protocol):
+    """The machine that nodes are on can be kept busy."""
+
+    def press_on(self, fault: str, load: Load, nodes: Sequence[str]) -> str:
+        """Keep it busy from now on.
+
+        Args:
+            fault: the fault's id.
+            load: with what.
+            nodes: those that must feel it; all others on that machine do, too.
+
+        Returns:
+            Why that can't be, and what to write instead; empty: it can.
+        """
+        ...
+
+    def lift(self, fault: str) -> None:
+        """Let it rest; harmless where it does."""
+        ...
+
+    def felt(self, fault: str, node: str) -> Felt | None:
+        """Return what a node met of it, once it is over; None: it never was."""
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
-    "fail_calls": CallFaults, "hang": MainThreads}
+    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure}
 """What only some backends can do -> what their cluster then has."""

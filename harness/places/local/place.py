@@ -36,10 +36,11 @@ class Local(Place):
 
     name = "local"
     nodes = "processes"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "fail_calls", "hang"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "fail_calls", "hang", "press"}
     unable = "processes alone can't do that"
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only",
+        "press": "pressure is put on this machine only",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes of this machine only")}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
@@ -74,10 +75,11 @@ class Local(Place):
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
-        """Return the undos of links beside the harness, which other places have, too, and of calls that fail."""
+        """Return the undos of links beside the harness, which other places have, too, of calls that fail, and of
+        pressure."""
         from diloco_chaos.harness.places.links.undos import Enable, Toxin
-        from diloco_chaos.harness.places.local.undos import Disarm, Release
-        return Toxin, Enable, Disarm, Release
+        from diloco_chaos.harness.places.local.undos import Disarm, EndPressure, Release
+        return Toxin, Enable, Disarm, Release, EndPressure
 
 
 def free(port: int) -> int:

@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkSer
 from diloco_chaos.harness.places.local.hangs import Hangs
 from diloco_chaos.harness.places.local.links import LinksBeside
 from diloco_chaos.harness.places.local.preloads import Preloads
+from diloco_chaos.harness.places.local.pressure.pressures import Pressures
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
 from diloco_chaos.harness.places.local.uncaught import Uncaught
@@ -59,7 +60,8 @@ class LocalSite(Site):
         self._processes = NodeProcesses(self.nodes)
         self._preloads = Preloads(run, self.nodes, undo_log)
         self._hangs = Hangs(self._preloads, self.nodes, undo_log)
-        self.parts = (self.links, self._processes, self._uncaught, self._preloads, self._hangs)
+        self._pressures = Pressures(run, self.nodes, undo_log)
+        self.parts = (self.links, self._processes, self._uncaught, self._preloads, self._hangs, self._pressures)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -74,6 +76,7 @@ class LocalSite(Site):
             self._fork_server = ForkServerProcess(self._run, self._undo_log.token)
         self.server.begin(self._toxiproxy, self._links_port)
         self._preloads.begin(nodes)
+        self._pressures.begin(nodes)
         if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
         if any(spec.program for spec in nodes):
@@ -94,6 +97,7 @@ class LocalSite(Site):
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
         self._preloads.begin([node])
+        self._pressures.begin([node])
         self._started(node)
 
     def _started(self, node: NodeSpec) -> None:
@@ -108,16 +112,18 @@ class LocalSite(Site):
             for node, program in self._uncaught.new_static(meets([each.spec for each in self.nodes.values()])):
                 self._record(Warning(reason=f"{node}: peers: caught: {program} is linked statically: its connections "
                                             f"can't be caught, and faults of links don't reach them"))
+        self._pressures.poll()
         super().poll()
 
     def residue(self) -> list[str]:
         """Return what of any fault is still there, in words; empty when all is undone."""
-        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue()]
+        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue(), *self._pressures.residue()]
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""
         if self._catcher is not None:
             self._catcher.close()
+        self._pressures.end()
         self.nodes.end()
         self._processes.end()
         self._preloads.end()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from diloco_chaos.harness.base.processes import Identity, carries, end_all, identity
 from diloco_chaos.harness.record.undos import Undo
 
 if TYPE_CHECKING:
@@ -54,3 +55,22 @@ class Release(_OfPage):
 
     def _on(self, page: Page) -> bool:
         return page.release()
+
+
+class EndPressure(Undo):
+    """End what presses on this machine; its workers end with it."""
+
+    entry: Literal["end_pressure"] = "end_pressure"
+    process: Identity
+
+    def describe(self) -> str:
+        """Say for people what was done."""
+        return f"pressure by process {self.process.pid} ended"
+
+    def heal(self, token: str) -> bool:
+        """SIGKILL."""
+        if identity(self.process.pid) != self.process or not carries(self.process.pid, token):
+            return False
+        if end_all([self.process], token):
+            raise OSError(f"process {self.process.pid} does not end")
+        return True

@@ -1,0 +1,1 @@
+"""Pressure on this machine's processors, memory and disk."""
