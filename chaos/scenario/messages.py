@@ -150,7 +150,7 @@ def _known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[st
         for candidate in _models(model.model_fields[part].annotation) if part in model.model_fields else []:
             model = candidate
     foreign = CHECKS.foreign() if model is Bounds else ()
-    return [*(field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets")),
+    return [*(field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets", "domains")),
             *foreign]
 
 
