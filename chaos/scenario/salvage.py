@@ -58,7 +58,8 @@ def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
     entries = entries if isinstance(entries, list) else []
     bad = {where[1] for where in wrong if len(where) > 1 and where[0] == "faults"}
     kept = [index for index in range(len(entries)) if index not in bad]
-    rest = {key: item for key, item in document.items() if key in ("abort_when", "tier", "domains") and (key,) not in _tops(wrong)}
+    rest = {key: item for key, item in document.items()
+            if key in ("abort_when", "tier", "domains") and (key,) not in _tops(wrong)}
     rest |= {"diloco_chaos": 1, "name": "salvaged", "trainer": trainer, "cluster": cluster,
              "deadline": f"{LONGEST_S:.0f}s" if ("deadline",) in wrong else document.get("deadline", "120s"),
              "faults": [entries[index] for index in kept], "checks": _checks(document, wrong)}
