@@ -159,6 +159,8 @@ class Fault(BaseModel):
 
     kind: str
     targets: tuple[str, ...] = Field(min_length=1, strict=False)
+    domains: dict[str, tuple[str, ...]] = Field({}, exclude=True, strict=False)
+    """The failure domains that the scenario aims it at, with their members: nodes or links. Its targets hold these."""
     id: Annotated[str, Written(r"^([A-Za-z][A-Za-z0-9_-]*)?$", "a fault's id: a letter, and then letters, digits, "
                                "hyphens and underscores")] = ""
     """Another fault may come `after:` it; f1, f2, ... where none is given."""

@@ -30,7 +30,7 @@ def silence_noticed(history: History) -> Finding | None:
         lost = next((event.t for event in history.tape.of(Lost, node=history.recorder) if event.learner == learner
                      and event.t >= span.began - _SLACK_S), history.end)
         took.append((lost - span.began, line(
-            f"{learner}: {span.planned.fault.describe()} from ", span.began,
+            f"{learner}: {span.planned.describe()} from ", span.began,
             f" on; taken for gone after {show_seconds(lost - span.began)}"), Late(span.began, lost, within)))
     if not took:
         return None  # no learner was silent for so long

@@ -24,18 +24,18 @@ def measure(history: History, span: Span) -> InjectionResult:
     fault = span.planned.fault
     if span.injected is None:
         never = f"never came: {fault.describe_trigger()}{_counted(history, fault) or _sighted(history, span)}"
-        return InjectionResult(False, fault.describe(), never)
+        return InjectionResult(False, span.planned.describe(), never)
     if not span.done:
-        return InjectionResult(False, fault.describe(), "the injection was not recorded to its end")
+        return InjectionResult(False, span.planned.describe(), "the injection was not recorded to its end")
     try:
         ok, words, reacted = fault.verify(history, span)
     except Exception as error:  # another package's fault may raise anything
-        return InjectionResult(False, fault.describe(), f"`verify` of {fault.kind} raised "
-                                                        f"{type(error).__name__}: {error}")
+        return InjectionResult(False, span.planned.describe(), f"`verify` of {fault.kind} raised "
+                                                               f"{type(error).__name__}: {error}")
     if not span.observed.get("ok", True):
         ok, words = False, "; ".join(filter(None, [words, *(str(span.observed.get(key, ""))
                                                             for key in ("why", "error"))]))
-    return InjectionResult(ok, fault.describe(), words, reacted)
+    return InjectionResult(ok, span.planned.describe(), words, reacted)
 
 
 def never_seen(history: History, span: Span) -> bool:

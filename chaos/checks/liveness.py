@@ -221,7 +221,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     within = bound.within
     took: list[_Return] = []
     for span in kills:
-        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected", longer(history))
+        need(span.injected is not None, f"{span.planned.describe()} was never injected", longer(history))
         for target in span.planned.fault.targets:
             took += _returned(history, span, target, within)
     for span in failed:
@@ -460,7 +460,7 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
         if span.injected is not None:
             end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
             if history.was_up(span.injected, end):  # else all nodes were down for a while
-                windows.append((span.injected, end, span.planned.fault.describe()))
+                windows.append((span.injected, end, span.planned.describe()))
     return windows
 
 

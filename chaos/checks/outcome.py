@@ -283,9 +283,9 @@ def all_undone(history: History) -> Finding:
     need(residue, "the harness did not look for what was left")
     need(not residue[-1].unknown, f"not known: {residue[-1].unknown}")
     left = list(residue[-1].left)
-    left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
+    left += [f"{span.planned.describe()}: nothing came through after it was healed" for span in history.spans
              if span.observed.get("back") is False and not _in_the_way(history, span)]
-    left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans
+    left += [f"{span.planned.describe()}: never healed" for span in history.spans
              if span.injected is not None and span.planned.fault.reversible and span.ended is None]
     return Finding(not left, f"{len(left)} left", "0", left, figures=violations(left))
 

@@ -85,7 +85,7 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
         Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
     else:
         typer.echo(text.rstrip("\n"))  # as it is: it may become a file
-    faults = [f"{planned.id}  {planned.fault.describe()}, {planned.fault.describe_trigger()}"
+    faults = [f"{planned.id}  {planned.describe()}, {planned.fault.describe_trigger()}"
               for planned in frozen.faults]
     for line in (*faults, f"predicted availability {frozen.predicted_availability():.0%}"):
         typer.echo(printable(f"# {line}"))
@@ -159,7 +159,7 @@ def plan(
     from rich.table import Table
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for planned in frozen.faults:
-        table.add_row(planned.id, planned.fault.describe_trigger(), planned.fault.describe())
+        table.add_row(planned.id, planned.fault.describe_trigger(), planned.describe())
     console = Console()
     console.print(table)
     console.print(f"{len(frozen.faults)} faults, predicted availability {frozen.predicted_availability():.0%}\n"

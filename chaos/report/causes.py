@@ -158,7 +158,7 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
-                                                       f"{span.planned.fault.describe()}" for span in near)]
+                                                       f"{span.planned.describe()}" for span in near)]
 
 
 def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:

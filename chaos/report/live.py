@@ -217,7 +217,7 @@ class LiveView:
     def _next(self) -> str:
         """The first fault that has not come."""
         come = {name for _, name, _ in self._progress.lanes.marks}
-        return next((f"next: {planned.id} {planned.fault.describe()}, {planned.fault.describe_trigger()}"
+        return next((f"next: {planned.id} {planned.describe()}, {planned.fault.describe_trigger()}"
                      for planned in self._progress.plan.faults if planned.id not in come), "")
 
 

@@ -217,7 +217,7 @@ class Experiment:
     def _inject(self, planned: PlannedFault, due: float) -> None:
         fault = planned.fault
         self._record(events.Injecting(fault=planned.id, kind=fault.kind, targets=list(fault.targets),
-                                      description=fault.describe(), due=round(due, 6)))
+                                      description=planned.describe(), due=round(due, 6)))
         self._stage.undo_log.cause = planned.id
         with self._blaming(planned, "inject"):
             observed = fault.inject(self._sensing.hit(planned))

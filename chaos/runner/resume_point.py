@@ -115,7 +115,7 @@ class ResumePoint:
                                             event.version)
         begun = {event.fault for event in self.tape.of(Injecting, node=HARNESS)}
         return LostSince(steps, sum(event.tokens for event in after if isinstance(event, Step)), versions,
-                         [planned.fault.describe() for planned in self.plan.faults
+                         [planned.describe() for planned in self.plan.faults
                           if planned.id not in self.over and planned.id in begun])
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, named
+from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, members_of, named
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault, singles
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.validation import objections
@@ -25,7 +25,7 @@ def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str
         scenario: what the run was started with.
         plan: its plan so far.
         kind: of the fault: `kill`.
-        targets: nodes or links, or `learners`.
+        targets: nodes or links, `learners`, or `domain NAME`.
         settings: keys as in a scenario's file, with `at`, `when` or `after`.
         abilities: what the place can do.
         on: the faults that last at the moment.
@@ -39,7 +39,8 @@ def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str
     names = [planned.id for planned in plan.faults]
     try:
         fault = _ENTRY.validate_python(named({kind: aimed, **settings}, scenario.cluster.names
-                                             if targets == LEARNERS else LEARNERS))
+                                             if targets == LEARNERS else LEARNERS,
+                                             members_of(scenario.domains, scenario.cluster)))
     except ValidationError as error:
         raise ScenarioError(kind, [Problem(first(error).removeprefix(f"{kind}.").replace("Value error, ", ""))]
                             ) from error

@@ -150,8 +150,8 @@ def _known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[st
         for candidate in _models(model.model_fields[part].annotation) if part in model.model_fields else []:
             model = candidate
     foreign = CHECKS.foreign() if model is Bounds else ()
-    return [*(field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets")),
-            *foreign]
+    return [*(field.alias or name for name, field in model.model_fields.items()
+              if name not in ("kind", "targets", "domains") or model is Scenario), *foreign]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

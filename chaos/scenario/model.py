@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,11 +23,18 @@ from diloco_chaos.harness.base.units import Seconds, Size, Written, between
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import Trainer
+from diloco_chaos.harness.trainers.core.programs import ends
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR as COORDINATOR
 
 _NAME = Written(r"^[a-z0-9][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and no hyphen is first")
 LEARNERS = "learners"
 """As a target: every learner."""
+DOMAIN = "domain "
+"""As a target, before the name of a failure domain: all that is in it."""
+_OWN = ("kind", "targets", "domains")
+"""Keys of a fault that no file may have."""
+Members = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+                    Field(min_length=1, strict=False)]
 
 
 def _known(name: str) -> str:
@@ -72,6 +79,9 @@ class Scenario(BaseModel):
     """Wall time after which a run is given up as inconclusive."""
     tape_limit: Annotated[Size, between(1e5, 1e15, "100kB at least")] = 256_000_000
     """Size of the tape, in bytes, at which a run is given up as inconclusive."""
+    domains: dict[Annotated[str, _NAME], Members] = Field({}, max_length=200)
+    """Failure domains: what fails together, as a rack or a switch, and its nodes or links. A fault's target may be
+    `domain rack-1`."""
     faults: tuple[AnyEntry, ...] = Field((), max_length=200)
     abort_when: AbortWhen | None = None
     """When to inject no more, undo everything, and end the run as inconclusive."""
@@ -87,9 +97,10 @@ class Scenario(BaseModel):
             return value
         cluster = info.data.get("cluster")
         everyone: list[str] | str = LEARNERS
+        domains = info.data.get("domains", {})
         if isinstance(cluster, TrainerSettings) and "trainer_name" in info.data:
-            everyone = cluster.names
-        return [named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
+            everyone, domains = cluster.names, members_of(domains, cluster)
+        return [named(fault, everyone, domains) if isinstance(fault, dict) else fault for fault in value]
 
     @property
     def trainer(self) -> Trainer:
@@ -107,10 +118,18 @@ def joiners(faults: Sequence[Fault]) -> list[str]:
     return [target for fault in faults if fault.brings_target for target in fault.targets]
 
 
-def named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
-    """A fault as files have it, with its kind and its targets under these names. `everyone`: whom `learners` means."""
+def members_of(domains: Mapping[str, Sequence[str]], cluster: TrainerSettings) -> dict[str, list[str]]:
+    """Return the nodes and links of each domain, each once: those of a kind for its name, all for `learners`."""
+    several = {LEARNERS: cluster.names, **cluster.groups}
+    return {domain: list(dict.fromkeys(name for member in members for name in several.get(member, [member])))
+            for domain, members in domains.items()}
+
+
+def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[str]] = {}) -> dict[str, Any]:
+    """A fault as files have it, with its kind and its targets under these names. `everyone`: whom `learners` means;
+    `domains`: the nodes and links that `domain NAME` means."""
     kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
-    rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
+    rest = {f"{key}_" if key in _OWN else key: item for key, item in fault.items() if key != kind}
     targets = fault.get(kind)
     if isinstance(targets, dict) and "node" in targets:  # `terminate: {node: w, signal: USR1}`
         rest = {key: item for key, item in targets.items() if key != "node"} | rest
@@ -118,7 +137,24 @@ def named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
     nodes, process = _of_processes(targets)
     if process and f"{kind}_process" in FAULTS:
         kind, targets, rest["process"] = f"{kind}_process", nodes, process
+    aimed = _domains_in(targets, domains)
+    if aimed:
+        on_links = kind in FAULTS and FAULTS[kind].on_links
+        aimed = {domain: tuple(member for member in members if on_links or len(ends(member)) == 1)
+                 for domain, members in aimed.items()}
+        listed = targets if isinstance(targets, list | tuple) else [targets]
+        targets = list(dict.fromkeys(name for target in listed
+                                     for name in aimed.get(str(target).removeprefix(DOMAIN), [target])))
+        rest["domains"] = aimed
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
+
+
+def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the domains that are among targets, with their members; one that is not known stays a target."""
+    texts = [target for target in (targets if isinstance(targets, list | tuple) else [targets])
+             if isinstance(target, str)]
+    meant = [text.removeprefix(DOMAIN) for text in texts if text.startswith(DOMAIN)]
+    return {domain: tuple(domains[domain]) for domain in meant if domain in domains}
 
 
 def _of_processes(targets: Any) -> tuple[list[str], str]:

@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.availability import losses, predicted
@@ -19,7 +27,7 @@ from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from diloco_chaos.harness.base.errors import first, printable
 from diloco_chaos.harness.base.registries import Registry
-from diloco_chaos.harness.base.units import Seconds, Size
+from diloco_chaos.harness.base.units import Seconds, Size, names
 from diloco_chaos.harness.record.storage.files import bytes_of
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
@@ -39,6 +47,19 @@ class PlannedFault(BaseModel):
 
     id: str
     fault: AnyFault
+    domains: tuple[str, ...] = Field((), strict=False)
+    """The failure domains that it hits, all of each."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without domains where there are none: older frozen plans lack them."""
+        document: dict[str, Any] = write(self)
+        return {key: value for key, value in document.items() if value or key != "domains"}
+
+    def describe(self) -> str:
+        """Return what the fault does, in words for people, and to which domains."""
+        whole = f" ({names([f'domain {name}' for name in self.domains])})" if self.domains else ""
+        return self.fault.describe() + whole
 
 
 class Plan(BaseModel):
@@ -151,7 +172,14 @@ def _singles(fault: Fault, name: str, seed: int, trainer: Trainer) -> list[dict[
             single.setdefault("seed", chance.randrange(1 << 31))
         if "grace" in FAULTS[single["kind"]].model_fields and trainer.programs():
             single.setdefault("grace", f"{COMMANDS_GRACE_S!r}s")
-    return [{"id": single_name, "fault": single} for single_name, single in singles.items()]
+    return [{"id": single_name, "fault": single} | _whole(fault, single["targets"])
+            for single_name, single in singles.items()]
+
+
+def _whole(fault: Fault, targets: Sequence[str]) -> dict[str, Any]:
+    """Return the domains that a fault names all of whose members are among these targets; empty without any."""
+    domains = [domain for domain, members in fault.domains.items() if members and set(members) <= set(targets)]
+    return {"domains": domains} if domains else {}
 
 
 def _unset_seed(fault: Fault) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, named
+from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, members_of, named
 from diloco_chaos.chaos.scenario.problems import Numbers, fault_names
 from diloco_chaos.faults import FAULTS, AnyEntry, Fault
 from diloco_chaos.harness.base.errors import close
@@ -58,7 +58,8 @@ def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
     entries = entries if isinstance(entries, list) else []
     bad = {where[1] for where in wrong if len(where) > 1 and where[0] == "faults"}
     kept = [index for index in range(len(entries)) if index not in bad]
-    rest = {key: item for key, item in document.items() if key in ("abort_when", "tier") and (key,) not in _tops(wrong)}
+    rest = {key: item for key, item in document.items()
+            if key in ("abort_when", "tier", "domains") and (key,) not in _tops(wrong)}
     rest |= {"diloco_chaos": 1, "name": "salvaged", "trainer": trainer, "cluster": cluster,
              "deadline": f"{LONGEST_S:.0f}s" if ("deadline",) in wrong else document.get("deadline", "120s"),
              "faults": [entries[index] for index in kept], "checks": _checks(document, wrong)}
@@ -67,9 +68,10 @@ def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
     except ValidationError:
         return None
     everyone = scenario.cluster.names if known else LEARNERS
+    domains = members_of(scenario.domains, scenario.cluster) if known else scenario.domains
     outlines = [(index, fault) for index in sorted(bad) if index < len(entries)
                 for fault in _outline(entries[index], [where[2:] for where in wrong if where[:2] == ("faults", index)],
-                                      everyone)]
+                                      everyone, domains)]
     return Rest(scenario, Numbers(kept, fault_names(document)), known, outlines)
 
 
@@ -112,16 +114,17 @@ def _checks(document: Mapping[str, Any], wrong: Sequence[Location]) -> dict[str,
     return {name: bound for name, bound in checks.items() if ("checks", name) not in {where[:2] for where in wrong}}
 
 
-def _outline(entry: Any, wrong: Sequence[Location], everyone: Any) -> Iterator[Fault]:
+def _outline(entry: Any, wrong: Sequence[Location], everyone: Any,
+             domains: Mapping[str, Sequence[str]]) -> Iterator[Fault]:
     """A valid fault of the kind, and on the targets, that the entry names: with as much of the rest as is right. None
     where kind or targets are wrong."""
     if not isinstance(entry, dict):
         return
-    fault = named(entry, everyone)
+    fault = named(entry, everyone, domains)
     right = {key: item for key, item in fault.items() if (key,) not in _tops(wrong)}
     if not {"kind", "targets"} <= right.keys() or fault["kind"] not in FAULTS:
         return
-    aimed = {key: right[key] for key in ("kind", "targets", "process") if key in right}
+    aimed = {key: right[key] for key in ("kind", "targets", "domains", "process") if key in right}
     trigger = {key: right[key] for key in _TRIGGERS if key in right}
     for more in (right, *(when | lasts for when in (trigger, {"at": "0s"}) for lasts in ({"for": "1s"}, {}))):
         try:

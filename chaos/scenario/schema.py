@@ -11,7 +11,7 @@ from diloco_chaos.faults import FAULTS, Fault
 from diloco_chaos.harness.trainers.api.registry import TRAINERS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_HEADS = {"kind", "targets"}
+_HEADS = {"kind", "targets", "domains"}
 
 
 def schema() -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _with_kind(name: str, form: dict[str, Any]) -> dict[str, Any]:
 def _as_written(kind: str, model: type[Fault], definition: dict[str, Any]) -> dict[str, Any]:
     properties = {key: value for key, value in definition["properties"].items() if key not in _HEADS}
     does = (model.__doc__ or f"The fault {kind}.").strip().splitlines()[0]
-    targets = {"description": f"{does} Target: a node, a list of them, or `{LEARNERS}`.",
+    targets = {"description": f"{does} Target: a node, a list of them, `{LEARNERS}`, or `domain NAME`.",
                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1,
                                               "uniqueItems": True},
                          {"type": "object", "properties": {"node": {"type": "string"}, **properties},

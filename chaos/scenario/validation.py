@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
-from diloco_chaos.chaos.scenario.model import Scenario, joiners
+from diloco_chaos.chaos.scenario.model import DOMAIN, Scenario, joiners, members_of
 from diloco_chaos.chaos.scenario.salvage import KnownCluster, Rest
 from diloco_chaos.faults import FAULTS, Asked, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
@@ -43,6 +43,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
     """Return an objection to everything that can't work, as far as the scenario is known."""
     scenario, (places, names) = rest.scenario, rest.numbers
     objections = [*_of_names(scenario)] if rest.known else []
+    objections += _of_domains(scenario) if rest.known is KnownCluster.ALL else []
     objections += _of_cluster(scenario) if rest.known is KnownCluster.ALL else _of_texts(scenario) if rest.known else []
     objections += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
                    if name in names[:index]]
@@ -166,6 +167,9 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                   "syncer": scenario.trainer.keepers}[fault.target_role])
     links = scenario.cluster.link_names
     for name in fault.targets:
+        if name.startswith(DOMAIN):
+            yield _no_domain(scenario, fault, name)
+            continue
         if name in links:
             if not fault.on_links:
                 yield f"{fault.kind}: {name} is a link; nodes are {', '.join(valid)}"
@@ -193,6 +197,23 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield f"{fault.kind}: {kind} can hit the syncer only"
 
 
+def _no_domain(scenario: Scenario, fault: Fault, target: str) -> str:
+    name = target.removeprefix(DOMAIN)
+    there = f" (there are {', '.join(scenario.domains)})" if scenario.domains else \
+        f"; say what is in it, at the top: `domains: {{{name}: [{', '.join(scenario.cluster.names[:2])}]}}`"
+    return f"{fault.kind}: there is no domain {name!r} here{nearest(name, list(scenario.domains))}{there}"
+
+
+def _of_domains(scenario: Scenario) -> Iterator[Objection]:
+    """Yield what is wrong with what is said of failure domains."""
+    cluster = scenario.cluster
+    known = [*scenario.nodes, *cluster.link_names]
+    yield from ((["domains", domain], f"domain {domain}: there is no node or link {name!r} here{nearest(name, known)} "
+                                      f"(this cluster has {', '.join(known)})")
+                for domain, members in members_of(scenario.domains, cluster).items() for name in members
+                if name not in known)
+
+
 def _several(scenario: Scenario, fault: Fault, name: str) -> str:
     return (f"{fault.kind}: {name} is several nodes: name them, [{', '.join(scenario.cluster.groups[name])}], or one "
             f"of them")
@@ -214,7 +235,9 @@ def _strangers(scenario: Scenario, fault: Fault) -> Iterator[str]:
     links."""
     nodes = scenario.nodes
     for name in fault.targets:
-        if name in scenario.cluster.groups:
+        if name.startswith(DOMAIN):
+            yield _no_domain(scenario, fault, name)
+        elif name in scenario.cluster.groups:
             yield _several(scenario, fault, name)
         elif not set(ends(name)) <= set(nodes):
             yield _unknown_target(scenario, fault, name, nodes)

@@ -20,7 +20,7 @@ NOBODY_WRITES = {"joining", "seed"}
 """A plan's, not a person's."""
 IN_WORDS = {"warmup", "speeds"}
 """Their defaults follow from others, or are nothing."""
-OF_EVERY_FAULT = {"kind", "targets", "at", "when", "after", "id"}
+OF_EVERY_FAULT = {"kind", "targets", "at", "when", "after", "id", "domains"}
 BY_FREEZING = {"seed"}
 
 

@@ -78,7 +78,7 @@ def _faults(history: History) -> Iterator[dict[str, Any]]:
     for number, span in enumerate(history.spans):
         if span.injected is not None:
             end = history.end if span.ended is None else span.ended
-            yield _slice(_FAULTS, number, span.planned.fault.describe(), span.injected, end, **span.observed)
+            yield _slice(_FAULTS, number, span.planned.describe(), span.injected, end, **span.observed)
 
 
 def _states(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
