@@ -142,7 +142,7 @@ def test_what_is_shown_into_a_file_is_a_scenario(tmp_path):
 def test_the_list_has_groups_and_takes_a_word_and_a_tier():
     def names(*more):
         return {one["name"] for one in json.loads(command("list", *more, "--json").stdout)["scenarios"]}
-    assert names("Partition") == {"flagship", "one-way", "split", "syncer-cut-off"}
+    assert names("Partition") == {"flagship", "one-way", "split", "switch-goes", "syncer-cut-off"}
     assert names("partition", "--tier", "ci") == {"flagship"}
     assert names("--tier", "ci") | names("--tier", "full") == names()
     whole = command("list", COLUMNS="80").stdout
