@@ -137,24 +137,22 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
     nodes, process = _of_processes(targets)
     if process and f"{kind}_process" in FAULTS:
         kind, targets, rest["process"] = f"{kind}_process", nodes, process
-    aimed = _domains_in(targets, domains)
-    if aimed:
-        on_links = kind in FAULTS and FAULTS[kind].on_links
-        aimed = {domain: tuple(member for member in members if on_links or len(ends(member)) == 1)
-                 for domain, members in aimed.items()}
-        listed = targets if isinstance(targets, list | tuple) else [targets]
-        targets = list(dict.fromkeys(name for target in listed
-                                     for name in aimed.get(str(target).removeprefix(DOMAIN), [target])))
-        rest["domains"] = aimed
+    if aimed := _domains_in(targets, domains, kind in FAULTS and FAULTS[kind].on_links):
+        listed: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
+        targets = list(dict.fromkeys(name for target in listed for name in aimed.get(target, [target])))
+        rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in aimed.items()}
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
 
 
-def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the domains that are among targets, with their members; one that is not known stays a target."""
-    texts = [target for target in (targets if isinstance(targets, list | tuple) else [targets])
-             if isinstance(target, str)]
-    meant = [text.removeprefix(DOMAIN) for text in texts if text.startswith(DOMAIN)]
-    return {domain: tuple(domains[domain]) for domain in meant if domain in domains}
+def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]], links: bool) -> dict[str, tuple[str, ...]]:
+    """Return the domains that are among targets, as they are written there, with their nodes, and their links where a
+    fault is about `links`; one that is not known stays a target."""
+    listed = targets if isinstance(targets, list | tuple) else [targets]
+    if not all(isinstance(target, str) for target in listed):
+        return {}
+    known = {f"{DOMAIN}{domain}": members for domain, members in domains.items()}
+    return {target: tuple(member for member in known[target] if links or len(ends(member)) == 1)
+            for target in listed if target in known}
 
 
 def _of_processes(targets: Any) -> tuple[list[str], str]:

@@ -71,6 +71,16 @@ def test_an_unknown_domain_is_told_with_the_nearest() -> None:
     assert "there is no domain 'rack-3' here; did you mean" in _problems("  - {kill: domain rack-3, at: 3s}\n")
 
 
+def test_a_target_that_is_no_text_beside_a_domain_is_told() -> None:
+    assert "targets" in _problems("  - {kill: [domain rack-1, {a: 1}], at: 3s}\n")
+
+
+def test_a_node_that_is_called_like_a_domain_is_itself() -> None:
+    head = _OWN.replace("{rack-1: [replica], cable: [replica-1.store]}", "{store: [replica]}")
+    [planned] = _plan("  - {kill: [store, domain store], at: 3s}\n", head).faults
+    assert planned.fault.targets == ("store", "replica-1", "replica-2")
+
+
 def test_without_any_domain_the_way_to_write_one_is_told() -> None:
     assert "domains: {rack-1: [learner-1, learner-2]}" in _problems("  - {kill: domain rack-1, at: 3s}\n", "")
 
