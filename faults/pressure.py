@@ -88,14 +88,14 @@ class CpuPressure(_Pressing):
 
     def bit(self, felt: Felt) -> bool:
         """It waited for a processor, and more than before."""
-        during, before = _share(felt.during.waited, felt), _share_before(felt)
+        during, before = felt.during.share, felt.before.share
         return during >= _LEAST and (during >= _TIMES * before or during >= before + _MORE)
 
     def words(self, felt: Felt) -> str:
         """Return its run delay."""
-        before = f", {_share_before(felt):.1%} before" if felt.before.seconds else ""
+        before = f", {felt.before.share:.1%} before" if felt.before.seconds else ""
         return (f"waited {show_seconds(felt.during.waited)} for a processor (run delay), "
-                f"{_share(felt.during.waited, felt):.1%} of the time{before}")
+                f"{felt.during.share:.1%} of the time{before}")
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every target waited for a processor, and more than before."""
@@ -189,14 +189,6 @@ class IoPressure(_Pressing):
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         return f"{self.workers} workers write and sync beside {names(self.targets)} {self.describe_duration()}"
-
-
-def _share(seconds: float, felt: Felt) -> float:
-    return seconds / felt.during.seconds if felt.during.seconds else 0.0
-
-
-def _share_before(felt: Felt) -> float:
-    return felt.before.waited / felt.before.seconds if felt.before.seconds else 0.0
 
 
 def _samples(run: Evidence, start: float, end: float) -> list[Machine]:

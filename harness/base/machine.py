@@ -23,6 +23,7 @@ from diloco_chaos.harness.base.processes import (
     cpu_seconds_of_family,
     disk_bytes_of_family,
     family,
+    longest_wait,
     memory_of_family,
     run_delays,
 )
@@ -140,8 +141,8 @@ class MachineWatch:
             families |= {pid: [pid] for pid in self._carriers.among(known)}
         ours = cpu_seconds_of_family(pid for members in families.values() for pid in members)
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
-        memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
-        held = sum(memory_of_family(members, exact=left < _SCARCE * memory) for members in families.values()) / 1024
+        memory, left = memory_and_left()
+        held = sum(memory_of_family(members, exact=left < _SCARCE * memory) for members in families.values())
         waited = {what: _waited(what) for what in _RESOURCES}
         delays = run_delays(pid for members in families.values() for pid in members if pid != here)
         return _Counters(
@@ -163,10 +164,9 @@ def _between(before: _Counters, now: _Counters, late: float, sync: float) -> Sam
     disk_ours = max(0, sum(now.disk[pid] - before.disk[pid] for pid in now.disk)) / seconds / 1e6
     disk_all = max(0, now.disk_all - before.disk_all) / seconds / 1e6
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}
-    delays = [seconds - before.delays.get(thread, 0.0) for thread, seconds in now.delays.items()]
     return Sample(seconds, os.cpu_count() or 1, max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
                   max(0.0, stolen), late, **shares, disk_ours=disk_ours, disk_all=disk_all, memory_ours=now.memory_ours,
-                  memory_left=now.memory_left, sync=sync, waited=max(0.0, *delays) if delays else None)
+                  memory_left=now.memory_left, sync=sync, waited=longest_wait(before.delays, now.delays))
 
 
 class _Naps:
@@ -224,6 +224,12 @@ def _processors() -> tuple[float, float, float]:
     user, nice, system, idle, iowait, irq, softirq, stolen = (int(field) / os.sysconf("SC_CLK_TCK")
                                                               for field in fields[:8])
     return idle + iowait, stolen, user + nice + system + idle + iowait + irq + softirq + stolen
+
+
+def memory_and_left() -> tuple[int, int]:
+    """Return the bytes of memory that this machine has, and those that can be had now."""
+    memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
+    return memory * 1024, left * 1024
 
 
 def _kilobytes(file: str, *names: str) -> list[int]:

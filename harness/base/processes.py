@@ -6,7 +6,7 @@ import os
 import resource
 import select
 import signal
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +98,13 @@ def run_delays(pids: Iterable[int]) -> dict[int, float]:
                 with suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as counts:
                     seconds[int(thread)] = int(counts.read().split()[1]) / 1e9
     return seconds
+
+
+def longest_wait(before: Mapping[int, float], now: Mapping[int, float]) -> float | None:
+    """Return the seconds for which that thread waited for a processor that waited longest between two answers of
+    `run_delays`; None where there was no thread."""
+    waits = [seconds - before.get(thread, 0.0) for thread, seconds in now.items()]
+    return max(0.0, *waits) if waits else None
 
 
 def major_faults(pid: int) -> int:

@@ -30,6 +30,11 @@ class Met(NamedTuple):
     major_faults: int
     """Pages of it that had to be read from a disk."""
 
+    @property
+    def share(self) -> float:
+        """Return the share of the time for which it waited."""
+        return self.waited / self.seconds if self.seconds else 0.0
+
 
 class Felt(NamedTuple):
     """What pressure did to one of its targets."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from diloco_chaos.harness.base.machine import memory_and_left
 from diloco_chaos.harness.base.units import show_bytes
 
 WORKERS_EACH = 4
@@ -16,17 +17,10 @@ RESERVE = 0.1
 _V2, _V1 = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
 
 
-def memory_total_and_left() -> tuple[int, int]:
-    """Return the bytes of memory that this machine has, and those that can be had now."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    values = {words[0]: int(words[1]) * 1024 for words in map(str.split, lines)}
-    return values["MemTotal:"], values["MemAvailable:"]
-
-
 def memory_room() -> int:
     """Return the bytes of memory that may be taken: a tenth of the machine's, and of each control group's that this
     process is in, stays free."""
-    total, left = memory_total_and_left()
+    total, left = memory_and_left()
     return max(0, int(min([left - RESERVE * total, *(most - used - RESERVE * most for most, used in _groups())])))
 
 

@@ -13,14 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from diloco_chaos.harness.base.processes import family, identity, major_faults, run_delays
+from diloco_chaos.harness.base.machine import memory_and_left
+from diloco_chaos.harness.base.processes import family, identity, longest_wait, major_faults, run_delays
 from diloco_chaos.harness.places.base import NodeSpec
-from diloco_chaos.harness.places.local.pressure.limits import (
-    memory_total_and_left,
-    why_not_disk,
-    why_not_memory,
-    why_not_workers,
-)
+from diloco_chaos.harness.places.local.pressure.limits import why_not_disk, why_not_memory, why_not_workers
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import spawned
 from diloco_chaos.harness.places.local.undos import EndPressure
@@ -71,7 +67,7 @@ class Pressures:
     def press_on(self, fault: str, load: Load, nodes: Sequence[str]) -> str:
         """Start what makes the pressure, with its end written down before it begins."""
         processors = set[int]().union(*(self._processors(node) for node in nodes)) or os.sched_getaffinity(0)
-        size = load.size or int(load.share * memory_total_and_left()[1])
+        size = load.size or int(load.share * memory_and_left()[1])
         workers = load.workers or (len(processors) if load.resource == "cpu" else 1)
         why = (why_not_workers(workers, len(processors)) if load.resource == "cpu" else
                why_not_memory(size) if load.resource == "memory" else why_not_disk(self._run, size))
@@ -142,8 +138,7 @@ def _name(fault: str) -> str:
 
 
 def _between(then: _Look, now: _Look) -> Met:
-    waited = [seconds - then.delays.get(thread, 0.0) for thread, seconds in now.delays.items()]
-    return Met(now.at - then.at, max(0.0, *waited) if waited else 0.0, max(0, now.faults - then.faults))
+    return Met(now.at - then.at, longest_wait(then.delays, now.delays) or 0.0, max(0, now.faults - then.faults))
 
 
 def _end(popen: subprocess.Popen[bytes]) -> None:

@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from diloco_chaos.harness.base.machine import memory_and_left
 from diloco_chaos.harness.base.parent_death import die_with_parent
 from diloco_chaos.harness.base.units import show_bytes
-from diloco_chaos.harness.places.local.pressure.limits import RESERVE, memory_total_and_left
+from diloco_chaos.harness.places.local.pressure.limits import RESERVE
 
 _CHUNK, _PAGE = 16 << 20, mmap.PAGESIZE
 _WRITE = 1 << 20
@@ -67,16 +68,16 @@ def _burn() -> None:
 
 def _hold(size: int) -> None:
     """Hold so much memory, and touch all of it again and again, while a part of what must stay free is free."""
-    total, _ = memory_total_and_left()
+    total, _ = memory_and_left()
     held: list[mmap.mmap] = []
     while sum(map(len, held)) < size:
-        if memory_total_and_left()[1] < RESERVE * total:
+        if memory_and_left()[1] < RESERVE * total:
             print(f"failed: it stopped at {show_bytes(sum(map(len, held)))}: the rest must stay free", flush=True)
             break
         held.append(mmap.mmap(-1, min(_CHUNK, size - sum(map(len, held)))))
         _touch(held[-1])
     print(f"held {sum(map(len, held))}", flush=True)
-    while memory_total_and_left()[1] >= RESERVE / 2 * total:
+    while memory_and_left()[1] >= RESERVE / 2 * total:
         for piece in held:
             _touch(piece)
         time.sleep(_AGAIN_S)
