@@ -39,17 +39,21 @@ def _words(loss: Loss) -> str:
     shown = ", ".join(f"{name} ({show_bytes(size)})" for name, size in loss.lost[:_SHOWN])
     more = ", ..." if len(loss.lost) > _SHOWN else ""
     files = _files(len(loss.lost))
-    return f"{files} lost {show_bytes(loss.bytes)} that was not synced: {shown}{more}{_others(loss)}"
+    return f"{files} lost {show_bytes(loss.bytes)} that was not synced: {shown}{more}{_kept(loss)}{_others(loss)}"
 
 
 def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
+def _kept(loss: Loss) -> str:
+    return f"; {_files(loss.synced)} kept all that was written" if loss.synced else ""
+
+
 def _others(loss: Loss) -> str:
     """Say what became of files that lost nothing."""
-    others = ((loss.synced, "kept all that was written"), (loss.older, "not synced, but left alone for 30 s"),
-              (loss.mapped, "spared: mapped, or written through"), (loss.missed, "not followed: there were too many"))
+    others = ((loss.older, "not synced, but left alone for 30 s"), (loss.mapped, "spared: mapped, or written through"),
+              (loss.missed, "not followed: there were too many"))
     return "".join(f"; {_files(count)} {words}" for count, words in others if count)
 
 

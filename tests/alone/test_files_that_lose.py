@@ -39,7 +39,10 @@ def run(tmp_path):
         done = subprocess.run([Path(sys.executable).with_name("diloco-chaos"), "run", "power.yaml"], cwd=tmp_path,
                               capture_output=True, text=True, check=False)
         report = json.loads(max(tmp_path.glob("runs/*/report.json")).read_text())
-        return done.returncode, {check["name"]: check["verdict"] for check in report["checks"]}, report["faults"][0]["observed"]
+        injected = next(line for line in max(tmp_path.glob("runs/*/tape/harness.0.jsonl")).read_text().splitlines()
+                        if '"injected"' in line)
+        return (done.returncode, {check["name"]: check["verdict"] for check in report["checks"]},
+                str(json.loads(injected)["observed"]))
     return run
 
 
