@@ -31,8 +31,9 @@ def kill_unsynced(hit: FaultContext, targets: Sequence[str], restart_after: floa
 
 def with_loss(killed: Effect, on: Injection) -> Effect:
     """Return what a kill came to that was to take this with it, too."""
-    lost = str(on.observed.get("why") or on.observed.get("lost", "nothing is known of what was lost"))
-    return Effect(killed.ok and bool(on.observed.get("ok")), f"{killed.observed}; {lost}")
+    if lost := on.observed.get("lost"):
+        return Effect(killed.ok, f"{killed.observed}; {lost}")
+    return Effect(False, killed.observed)  # why nothing was lost is shown with what was observed
 
 
 def _words(loss: Loss) -> str:
@@ -64,4 +65,5 @@ def _missed(target: str, loss: Loss, pattern: str) -> str:
         which = f" that {pattern} means" if pattern else ""
         return f"nothing was lost: it has written no file{which}{_others(loss)}"
     return (f"nothing was lost: everything was synced ({_files(loss.synced)}){_others(loss)}; aim at a moment "
-            f"between a write and its fsync: `when: {{node: {target}, file: '*', grows: 1MB}}`")
+            f"between a write and its fsync (`when: {{node: {target}, file: '*', grows: 1MB}}`), or hold the fsync back "
+            f"by `io` with `calls: fsync` and `delay: 2s`")

@@ -571,9 +571,12 @@ static void all_durable(const uint64_t *device) {
     uint64_t size;
     for (unsigned n = 0; journal && n < FILES; n++) {
         struct file *file = &journal->files[n];
-        if (file->state == USED && (!device || file->id.device == *device) &&
-            identified(AT_FDCWD, file->names[file->current], &id, &size) && same(&id, &file->id))
+        if (file->state != USED || (device && file->id.device != *device))
+            continue;
+        if (identified(AT_FDCWD, file->names[file->current], &id, &size) && same(&id, &file->id))
             is_durable(file, size);
+        else /* renamed by nobody's call */
+            __atomic_fetch_or(&file->beyond, THROUGH, __ATOMIC_RELAXED);
     }
 }
 

@@ -15,6 +15,7 @@ import os
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class Journal:
         lost: dict[str, int] = {}
         synced = older = mapped = 0
         for number, file in enumerate(self._journal.files):
-            if file.state != _USED or not (name := _name(file)) or not any(map(means, _names(file))):
+            if file.state != _USED or not (name := _name(file)) or not any(map(means, {name, *_names(file)})):
                 continue
             gone = max(0, os.stat(name).st_size - file.durable) + sum(len(old) for _, old in self._aside(number, file))
             if file.beyond & _BEYOND:
@@ -152,9 +153,19 @@ def _names(file: _File) -> list[str]:
 
 
 def _name(file: _File) -> str:
-    """Return the name that a file has now; empty: it is gone."""
-    known = file.id.device, file.id.inode, file.id.made
-    return next((name for name in _names(file) if _identified(name) == known), "")
+    """Return the name that a file has now; empty: it is gone. Rust renames by no call of the C library, so files beside
+    those that it was known by may be it."""
+    known, names = (file.id.device, file.id.inode, file.id.made), _names(file)
+    if named := next((name for name in names if _identified(name) == known), ""):
+        return named
+    return next((beside for name in names for beside in _of_inode(os.path.dirname(name), file.id.inode)
+                 if _identified(beside) == known), "")
+
+
+def _of_inode(folder: str, inode: int) -> list[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [entry.path for entry in entries if entry.inode() == inode]
+    return []
 
 
 def _identified(name: str) -> tuple[int, int, int] | None:

@@ -30,7 +30,7 @@ _CONCERNS: dict[Ability, tuple[Concern, str]] = {
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
 _COMPILED = "/__pycache__/"
 """Python makes these anew where they are broken."""
-_SPARED = ("logs", PROGRESS, "tape")
+_SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 _BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""

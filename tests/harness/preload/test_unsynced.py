@@ -112,6 +112,16 @@ def test_a_file_is_followed_to_its_next_name_also_with_its_folder(perform, lost,
     assert lost() == {"final/c": 1}
 
 
+def test_a_rename_that_is_no_call_of_the_c_library_is_followed_in_its_folder(perform, lost, folder):
+    code = "import ctypes\nopen('a', 'w').write('x')\nctypes.CDLL(None).syscall({}, -100, b'a', -100, b'b', 0)\n"
+    number = {"x86_64": 316, "aarch64": 276}[os.uname().machine]
+    perform(code.format(number))
+    assert lost() == {"b": 1}
+    perform(code.format(number) + "os.sync()")
+    assert lost() == {}
+    assert (folder / "b").read_text() == "x"
+
+
 def test_one_process_syncs_what_another_one_has_written(perform, lost):
     perform("open('a', 'w').write('x')\nopen('b', 'w').write('x')")
     perform("os.fsync(os.open('a', os.O_RDONLY))")
