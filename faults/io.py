@@ -4,9 +4,9 @@ restarted."""
 from __future__ import annotations
 
 import errno
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
@@ -27,6 +27,17 @@ _DEFAULTS: dict[str, tuple[Call, ...]] = {
 """What a disk or a file server in that state makes fail."""
 
 
+def _known_words(value: str) -> str:
+    if unknown := [word for word in named([value]) if word not in _WORDS]:
+        raise ValueError(f"{{{unknown[0]}}} stands for nothing here{nearest(unknown[0], _WORDS)}; there are "
+                         f"{', '.join(f'{{{word}}}' for word in _WORDS)}")
+    return value
+
+
+FilePattern = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN - 2), AfterValidator(_known_words)]
+"""A pattern of whole paths, in which a star means slashes, too; without a leading slash in any folder."""
+
+
 class Io(Fault):
     """Calls of the target's processes on files fail with an error, come late, don't return while it lasts, do a part
     only, or write something else. A library that is preloaded into them does so, from one call to the next.
@@ -40,7 +51,7 @@ class Io(Fault):
     may_end_target: ClassVar[bool] = True
 
     kind: Literal["io"] = "io"
-    path: str = Field(min_length=1, max_length=LONGEST_PATTERN - 2)
+    path: FilePattern
     """A pattern of whole paths, in which a star means slashes, too; without a leading slash in any folder. It means a
     file also by the name that it will have once it is whole: `model.pt` means `model.pt.tmp`, and any `.tmpXXXXXX` of
     Rust's tempfile in that folder."""
@@ -75,14 +86,6 @@ class Io(Fault):
         if value is not None and value not in errors:
             raise ValueError(f"there is no error {value!r}{nearest(value, errors)}; usual ones are "
                              f"{', '.join(list(_DEFAULTS)[:5])}")
-        return value
-
-    @field_validator("path")
-    @classmethod
-    def _placeholders(cls, value: str) -> str:
-        if unknown := [word for word in named([value]) if word not in _WORDS]:
-            raise ValueError(f"{{{unknown[0]}}} stands for nothing here{nearest(unknown[0], _WORDS)}; there are "
-                             f"{', '.join(f'{{{word}}}' for word in _WORDS)}")
         return value
 
     @model_validator(mode="after")

@@ -7,11 +7,12 @@ import signal
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from diloco_chaos.faults.base import DURATIONS, RETURNS, AskedBy, Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.double_run import came_back
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
+from diloco_chaos.faults.unsynced import Lost, kill_unsynced, with_loss
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
 from diloco_chaos.harness.places.capabilities import Processes
@@ -103,19 +104,33 @@ class Kill(Killed):
     only: Literal["process"] | None = None
     """`process`: the node's first process alone, whose forks live on, as after a segmentation fault or the kernel's
     choice when memory is short. None: all that the node has started dies with it."""
+    lose_unsynced: Lost | None = None
+    """What the node wrote into files and did not sync is lost, as if its machine had lost its power: into those that a
+    pattern means, or, true, into all of them. That can't be undone."""
+
+    @model_validator(mode="after")
+    def _whole_node(self) -> Kill:
+        if self.only is not None and self.lose_unsynced is not None:
+            raise ValueError("a machine without power loses all of the node's processes: leave `only` out")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the document without what older frozen plans lack."""
         document: dict[str, Any] = serialize(self)
-        return {key: value for key, value in document.items() if (key, value) != ("only", None)}
+        return {key: value for key, value in document.items()
+                if (key, value) not in (("only", None), ("lose_unsynced", None))}
 
     def requires(self) -> frozenset[Ability]:
-        """Return more where one process must be told from those that it has started."""
-        return self.needs | (frozenset({"signal_process"}) if self.only else frozenset())
+        """Return more where one process must be told from those that it has started, or its files lose something."""
+        more: dict[Ability, bool] = {"signal_process": self.only is not None,
+                                     "lose_unsynced": self.lose_unsynced is not None}
+        return self.needs | {ability for ability, asked in more.items() if asked}
 
     def inject(self, hit: FaultContext) -> Observation:
         """End every target, or its first process."""
+        if self.lose_unsynced is not None:
+            return kill_unsynced(hit, self.targets, self.restart_after, self.lose_unsynced)
         if self.only is None:
             return super().inject(hit)
         for target in self.targets:
@@ -125,7 +140,14 @@ class Kill(Killed):
     def describe(self) -> str:
         """Return what the fault does, with what it spares."""
         spared = " (its first process alone)" if self.only else ""
-        return f"kill {names(self.targets)}{spared}{self.back()}"
+        files = "" if self.lose_unsynced is True else f" of {self.lose_unsynced}"
+        lost = "" if self.lose_unsynced is None else f" with what was not synced{files}"
+        return f"kill {names(self.targets)}{spared}{lost}{self.back()}"
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """As of every kill; and something was lost, where that was asked for."""
+        killed = super().verify(run, on)
+        return killed if self.lose_unsynced is None else with_loss(killed, on)
 
 
 class Asked(Ending):

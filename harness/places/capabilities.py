@@ -11,6 +11,7 @@ from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
 from diloco_chaos.harness.preload.page import Hits, Holding, Rule
+from diloco_chaos.harness.preload.unsynced import Loss
 from diloco_chaos.harness.record.tape.events import Machine
 
 
@@ -294,10 +295,26 @@ class Pressure(Protocol):
         ...
 
 
+@runtime_checkable
+class Unsynced(Protocol):
+    """What a node's processes have written and not synced can be lost."""
+
+    def kill_unsynced(self, node: str, restart_after: float | None, pattern: str) -> Loss:
+        """Kill it as `kill` does; what was not synced is lost, before the next incarnation starts.
+
+        Args:
+            node: whose processes and files.
+            restart_after: seconds until it is started again; None: it is not.
+            pattern: of the files; it may have placeholders of the node's own, and begins with a slash or means any
+                folder. Empty: all files in the run's folder, and where the node runs.
+        """
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
-    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure}
+    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced}
 """What only some backends can do -> what their cluster then has."""

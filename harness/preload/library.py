@@ -10,12 +10,13 @@ from typing import Literal
 
 from diloco_chaos.harness.base.errors import UserError
 
-Concern = Literal["connect", "io", "hang"]
-"""Connections that no command names, calls on files, and main threads that stand."""
+Concern = Literal["connect", "io", "hang", "unsynced"]
+"""Connections that no command names, calls on files, main threads that stand, and writes that no fsync followed."""
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
-_LINKED: dict[Concern, tuple[str, ...]] = {"connect": (), "io": ("-ldl",), "hang": ("-ldl",)}
+_LINKED: dict[Concern, tuple[str, ...]] = {
+    "connect": (), "io": ("-ldl",), "hang": ("-ldl",), "unsynced": ("-ldl",)}
 
 
 class PreloadError(UserError):

@@ -1,5 +1,6 @@
 """A job that saves its state every ten rounds and goes on from the newest: `saving_job.py FOLDER [BUG]`."""
 
+import contextlib
 import json
 import os
 import sys
@@ -14,7 +15,8 @@ def save(folder, state, bug):
     with open(path, "w") as file:
         file.write(json.dumps(state))
         file.flush()
-        os.fsync(file.fileno())
+        if bug != "unsynced":
+            os.fsync(file.fileno())
     path.rename(final)
 
 
@@ -42,6 +44,8 @@ def main(folder, bug=""):
         state["round"] += 1
         state["loss"] *= 0.99
         print(f"step={state['round']} loss={state['loss']:.6f}", flush=True)
+        with contextlib.suppress(OSError), (folder / "history.txt").open("a") as history:
+            history.write(f"{state['loss']}\n")  # which it does not need to go on
         if state["round"] % 10 == 0:
             saved(folder, state, bug)
 

@@ -36,7 +36,7 @@ class Local(Place):
 
     name = "local"
     nodes = "processes"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "fail_calls", "hang", "press"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | FROM_WITHIN | {"signal_process", "press"}
     unable = "processes alone can't do that"
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only",
@@ -71,7 +71,7 @@ class Local(Place):
                 Requirement("toxiproxy-server", "optional", "not installed", "not needed: links are embedded on local"),
                 Requirement("C compiler", "ok", compiler()) if compiler() else
                 Requirement("C compiler", "optional", "not installed",
-                            "only for `io`, `hang`, and `peers: caught`, of a trainer of commands")]
+                            "only for `io`, `hang`, `lose_unsynced`, and `peers: caught`, of a trainer of commands")]
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:

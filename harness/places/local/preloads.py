@@ -1,11 +1,14 @@
-"""Calls on files that fail in the processes of nodes: what is preloaded into them, and each node's page."""
+"""What is preloaded into the processes of nodes, and each node's page: calls on files fail by it, and what was not
+synced is lost."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +17,7 @@ from diloco_chaos.harness.places.local.undos import Disarm
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.library import Concern, PreloadError, built, must_be_preloadable, preloading
 from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
+from diloco_chaos.harness.preload.unsynced import Journal, Loss
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, filled, program_file
@@ -21,9 +25,12 @@ from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, fille
 PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
 _FOLDER = "preload"
-_CONCERNS: dict[Ability, tuple[Concern, str]] = {"fail_calls": ("io", "io"), "hang": ("hang", "hang")}
-"""Ability -> what is preloaded for it, and what scenarios call it."""
-_SPARED = ("logs", PROGRESS, "tape")
+_CONCERNS: dict[Ability, tuple[Concern, str]] = {
+    "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang")}
+"""Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
+_COMPILED = "/__pycache__/"
+"""Python makes these anew where they are broken."""
+_SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 _BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
@@ -36,13 +43,15 @@ class _Held(NamedTuple):
 
 
 class Preloads:
-    """The pages of one run's nodes. Implements `diloco_chaos.harness.places.capabilities.CallFaults`."""
+    """The pages of one run's nodes. Implements `CallFaults` and `Unsynced` of
+    `diloco_chaos.harness.places.capabilities`."""
 
     def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog) -> None:
         """`run`: the run's folder."""
         self._folder, self._run, self._nodes, self._token = run.resolve() / _FOLDER, run, nodes, undo_log.token
         self._libraries: dict[Ability, str] = {}
         self._pages: dict[str, Page] = {}
+        self._journals: dict[str, Journal] = {}
         self._specs: dict[str, NodeSpec] = {}
         self._undos = OpenUndos(undo_log)
         self._held: dict[tuple[str, str], _Held] = {}  # by node and fault
@@ -61,6 +70,8 @@ class Preloads:
                 self._at(spec.name).unlink(missing_ok=True)
                 self._pages[spec.name] = Page(self._at(spec.name), self._token,
                                               [f"{self._run.resolve()}/{folder}/" for folder in _SPARED])
+                if "lose_unsynced" in spec.preloaded:
+                    self._journals[spec.name] = Journal(self._at(spec.name))
                 self._specs[spec.name] = spec
             except (PreloadError, OSError) as error:
                 raise ClusterError(f"{error}") from error
@@ -70,15 +81,14 @@ class Preloads:
         anyway."""
         if node not in self._pages:
             return {}
-        libraries = [self._libraries[ability] for ability in sorted(self._specs[node].preloaded)]
+        libraries = [self._libraries[ability] for ability in _CONCERNS
+                     if ability in self._specs[node].preloaded]
         return {**preloading(" ".join(libraries), before), PAGE: str(self._at(node))}
 
     def arm(self, node: str, fault: str, rule: Rule) -> str:
         """Arm it, with its undo written down before."""
         page, spec = self._pages[node], self._specs[node]
-        own = (spec.program or Program("")).own(str(self._run.resolve()), node)
-        pattern = filled(rule.pattern, own, {})
-        pattern = pattern if pattern.startswith("/") else f"*/{pattern}"
+        pattern = self._whole(spec, rule.pattern)
         if len(os.fsencode(pattern)) > LONGEST_PATTERN:
             raise ClusterError(f"{node}: {pattern} is longer than {LONGEST_PATTERN} bytes")
         ends = spec.program is None and rule.action == "error"  # a node of ours does not go on without its files
@@ -108,6 +118,21 @@ class Preloads:
             return self._hits(node, held.rule)
         return self._done.get((node, fault))
 
+    def kill_unsynced(self, node: str, restart_after: float | None, pattern: str) -> Loss:
+        """Kill it, wait until all of its processes are gone, and cut its files."""
+        spec = self._specs[node]
+        if not self._nodes[node].alive:
+            return Loss((), 0, why="it was not there")
+        self._nodes[node].end(signal.SIGKILL, restart_after)
+        self._nodes.wait_gone(node)
+        if not self._pages[node].loaded:
+            return Loss((), 0, why=self._why_not(spec).removeprefix(f"{node}: "))
+        wanted = [self._whole(spec, pattern)] if pattern else self._folders(spec)
+        loss = self._journals[node].lose(
+            lambda name: any(fnmatchcase(name, each) for each in wanted) and (bool(pattern) or _COMPILED not in name))
+        run = f"{self._run.resolve()}/"
+        return replace(loss, lost=tuple((name.removeprefix(run), size) for name, size in loss.lost))
+
     def residue(self) -> list[str]:
         """Return what still holds, in words."""
         return [f"{node}: {page.armed} faults of files" for node, page in self._pages.items() if page.armed]
@@ -117,6 +142,8 @@ class Preloads:
         for name in self._pages:
             with suppress(OSError):
                 self._at(name).unlink()
+        for journal in self._journals.values():
+            journal.remove()
 
     def _hits(self, node: str, number: int) -> tuple[Hits, list[str]]:
         """Return what a rule has done, with files of the run's folder by their names there, and before others."""
@@ -134,6 +161,19 @@ class Preloads:
     def page(self, node: str) -> tuple[Page, Path]:
         """Return the page of a node, and its file."""
         return self._pages[node], self._at(node)
+
+    def _whole(self, spec: NodeSpec, pattern: str) -> str:
+        """Return a pattern of whole paths, with what its placeholders stand for."""
+        whole = filled(pattern, self._own(spec), {})
+        return whole if whole.startswith("/") else f"*/{whole}"
+
+    def _folders(self, spec: NodeSpec) -> list[str]:
+        """Return patterns of all files in the run's folder, and where a command runs."""
+        work = [] if spec.program is None else [os.path.realpath(filled(spec.program.cwd, self._own(spec), {}))]
+        return [f"{folder}/*" for folder in (self._run.resolve(), *work)]
+
+    def _own(self, spec: NodeSpec) -> dict[str, str]:
+        return (spec.program or Program("")).own(str(self._run.resolve()), spec.name)
 
     def _at(self, node: str) -> Path:
         return self._folder / f"{node}.page"
