@@ -61,8 +61,8 @@ class LinkFlow:
         self.over = False  # nothing will go on any more
 
     def set_toxics(self, toxics: Mapping[str, Attributes], corruptions: Sequence[Corruption] = ()) -> None:
-        """Let `toxics`, by name, decide on all that hasn't gone on yet, what is queued included. `corruptions`: those of
-        them, in the order in which data passes them."""
+        """Let `toxics`, by name, decide on all that hasn't gone on yet, what is queued included. `corruptions`: what
+        those of them do that corrupt, in the order in which data passes them."""
         if self.over or self._reset is not None:
             return
         self._corruptions = corruptions
