@@ -6,7 +6,8 @@ waits, so that requests can't get into each other's way. A further endpoint is o
 
 Different on purpose: a listen address that is malformed, or not on loopback, is a bad request (Toxiproxy
 answers 500, or listens); an update that fails because an address is taken leaves the proxy as it was;
-`/metrics` needs no command line flag; and `/corrupted` tells what toxics of the type `corrupt`, which is ours alone, did.
+`/metrics` needs no command line flag; and `/corrupted` tells what toxics of the type `corrupt` did, a type of
+ours.
 """
 
 from __future__ import annotations
