@@ -11,6 +11,7 @@ from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from diloco_chaos.faults.io import Io
 from diloco_chaos.faults.links.base import LinkFault
+from diloco_chaos.faults.links.corruption import CorruptLink
 from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from diloco_chaos.faults.links.network import Bandwidth, Latency, Partition
 from diloco_chaos.faults.machines import (
@@ -42,6 +43,7 @@ __all__ = [
     "Composite",
     "Condition",
     "Corrupt",
+    "CorruptLink",
     "CorruptMemory",
     "CpuPressure",
     "CrashLoop",

@@ -5,8 +5,9 @@ Paths, fields, defaults, status codes and error titles are those of Toxiproxy 2.
 waits, so that requests can't get into each other's way. A further endpoint is one more line in `_ROUTES`.
 
 Different on purpose: a listen address that is malformed, or not on loopback, is a bad request (Toxiproxy
-answers 500, or listens); an update that fails because an address is taken leaves the proxy as it was; and
-`/metrics` needs no command line flag.
+answers 500, or listens); an update that fails because an address is taken leaves the proxy as it was;
+`/metrics` needs no command line flag; and `/corrupted` tells what toxics of the type `corrupt` did, a type of
+ours.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from diloco_chaos.harness.links.addresses import NotLoopbackError, join_address, listen_address
+from diloco_chaos.harness.links.corruption import Corruptions
 from diloco_chaos.harness.links.fields import BadRequestError, flag, json_object, json_objects, text
 from diloco_chaos.harness.links.metrics import MEDIA_TYPE, Metrics
 from diloco_chaos.harness.links.proxy import Proxy
@@ -67,7 +69,7 @@ class LinksApi:
     def __init__(self, rng: random.Random, also: str = "") -> None:
         """`also`: an IP that proxies may listen on besides loopback."""
         self._rng, self._also = rng, also
-        self._metrics = Metrics()
+        self._metrics, self._corruptions = Metrics(), Corruptions()
         self._proxies: dict[str, Proxy] = {}
 
     def handle(self, method: str, path: str, body: bytes) -> Answer:
@@ -123,7 +125,7 @@ class LinksApi:
         return proxy
 
     def _made(self, wanted: _Wanted) -> Proxy:
-        proxy = Proxy(wanted.name, wanted.upstream, self._rng, self._metrics, self._also)
+        proxy = Proxy(wanted.name, wanted.upstream, self._rng, self._metrics, self._also, self._corruptions)
         try:
             _reserve(proxy, wanted.listen)
             if wanted.enabled:
@@ -196,6 +198,9 @@ class LinksApi:
     def _show_metrics(self, body: bytes) -> Answer:
         return 200, Text(self._metrics.as_text(), MEDIA_TYPE)
 
+    def _show_corrupted(self, body: bytes) -> Answer:
+        return 200, self._corruptions.as_json()
+
     def _no_page(self, body: bytes) -> Answer:
         return 404, Text("404 page not found\n")
 
@@ -214,6 +219,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
     (r"/version", {"GET": LinksApi._version}),
     (r"/metrics", dict.fromkeys(_METHODS, LinksApi._show_metrics)),
+    (r"/corrupted", {"GET": LinksApi._show_corrupted}),
     (r"/reset", {"POST": LinksApi._reset}),
     (r"/populate", {"POST": LinksApi._populate}),
     (r"/proxies", {"GET": LinksApi._list_proxies, "POST": LinksApi._create_proxy}),

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from diloco_chaos.harness.links.consumer import Consumer, LinkError
+from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.links.toxic import Toxic
 
 __all__ = ["LinkError", "Links"]
@@ -169,6 +171,20 @@ class Links:
         for proxy, count in re.findall(_RECEIVED, text):
             received[proxy] = received.get(proxy, 0) + int(float(count))
         return received
+
+    def corrupted(self) -> dict[tuple[str, str], Corrupted]:
+        """Return what toxics of the type `corrupt` have done, by link and toxic, removed ones included.
+
+        Raises:
+            LinkError: see `Links`; status 404 on the real server, which has none.
+        """
+        asked = "tell what was corrupted"
+        listed = self._send("GET", "/corrupted", asked)
+        try:
+            return {(entry["proxy"], entry["toxic"]): Corrupted(*(entry[field.name] for field in fields(Corrupted)))
+                    for entry in listed}
+        except (KeyError, TypeError) as error:
+            raise self._consumer.failed(asked, f"what isn't a list of accounts ({error!r})") from error
 
     def version(self) -> str:
         """Return the version that the server reports.

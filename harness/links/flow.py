@@ -11,8 +11,9 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from diloco_chaos.harness.links.corruption import Corruption
 from diloco_chaos.harness.links.metrics import LinkTraffic
 from diloco_chaos.harness.links.pace import Pace
 from diloco_chaos.harness.links.toxics import Attributes
@@ -39,6 +40,7 @@ class LinkFlow:
         self._source = source
         self.sink = sink
         self._pace = Pace(rng)
+        self._corruptions: Sequence[Corruption] = ()
         self._traffic = traffic
         self._on_end = on_end
         self._on_silence = on_silence
@@ -58,10 +60,12 @@ class LinkFlow:
         self._end_due: float | None = None  # when that may be passed on
         self.over = False  # nothing will go on any more
 
-    def set_toxics(self, toxics: Mapping[str, Attributes]) -> None:
-        """Let `toxics`, by name, decide on all that hasn't gone on yet, what is queued included."""
+    def set_toxics(self, toxics: Mapping[str, Attributes], corruptions: Sequence[Corruption] = ()) -> None:
+        """Let `toxics`, by name, decide on all that hasn't gone on yet, what is queued included. `corruptions`: what
+        those of them do that corrupt, in the order in which data passes them."""
         if self.over or self._reset is not None:
             return
+        self._corruptions = corruptions
         self._pace.set(toxics, self._loop.time())
         self._ready = self._due = self._end_due = None
         self._cancel_timer()
@@ -161,6 +165,8 @@ class LinkFlow:
             self._on_limit()
 
     def _send(self, data: bytes | memoryview) -> None:
+        for corruption in self._corruptions:
+            data = corruption.spoil(data)
         self._traffic.sent += len(data)
         self.sink.write(data)
 

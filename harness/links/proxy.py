@@ -12,9 +12,11 @@ import asyncio
 import random
 import socket
 import struct
+from collections.abc import Iterable
 from typing import Any, cast
 
 from diloco_chaos.harness.links.addresses import bound_socket, join_address, listen_address, split_address
+from diloco_chaos.harness.links.corruption import Corruption, Corruptions
 from diloco_chaos.harness.links.flow import LinkFlow
 from diloco_chaos.harness.links.metrics import LinkTraffic, Metrics
 from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings
@@ -160,7 +162,8 @@ class ProxiedConnection:
     def _apply(self, stream: str) -> None:
         if stream in self._flows:
             hitting = [t for t in self._proxy.toxics.values() if t.stream == stream and t.name in self._hit]
-            self._flows[stream].set_toxics({toxic.name: toxic.attributes for toxic in hitting})
+            self._flows[stream].set_toxics({toxic.name: toxic.attributes for toxic in hitting},
+                                           self._proxy.corruptions(hitting))
 
     def _flow_ended(self, stream: str) -> None:
         if all(flow.over for flow in self._flows.values()):
@@ -178,8 +181,9 @@ class ProxiedConnection:
 class Proxy:
     """A named listen address whose connections go to `upstream`, through `toxics`."""
 
-    def __init__(self, name: str, upstream: str, rng: random.Random, metrics: Metrics, also: str = "") -> None:
-        """`also`: an IP that it may listen on besides loopback."""
+    def __init__(self, name: str, upstream: str, rng: random.Random, metrics: Metrics, also: str = "",
+                 corruptions: Corruptions | None = None) -> None:
+        """`also`: an IP that it may listen on besides loopback. `corruptions`: the server's; its own if not given."""
         self.name = name
         self._also = also
         self.upstream = upstream
@@ -188,6 +192,7 @@ class Proxy:
         self.toxics: dict[str, ToxicSettings] = {}  # by name, in the order they were added
         self._rng = rng
         self._metrics = metrics
+        self._corruptions = corruptions or Corruptions()
         self._reserved: socket.socket | None = None
         self._listening: socket.socket | None = None
         self._connections: set[ProxiedConnection] = set()
@@ -262,6 +267,10 @@ class Proxy:
         """The counters of one direction, as long as neither address changes."""
         return self._metrics.traffic(direction=stream, listener=self.listen, proxy=self.name,
                                      upstream=self.upstream)
+
+    def corruptions(self, toxics: Iterable[ToxicSettings]) -> list[Corruption]:
+        """Return what those of these toxics do that corrupt."""
+        return [each for toxic in toxics if (each := self._corruptions.of(self.name, toxic)) is not None]
 
     def toxics_json(self) -> list[dict[str, Any]]:
         """The toxics as the HTTP API lists them: those of the upstream direction first."""

@@ -26,6 +26,8 @@ class Toxic:
       that) bytes, `delay` microseconds (not ms) apart.
     - `limit_data`: after `bytes` bytes of a connection, counted from when the toxic came, it is closed; at 0
       with the first data. An `update` doesn't start the count anew.
+    - `corrupt`, which only the embedded server has: one bit turns over in each block of `every` bytes once `after`
+      bytes have passed, `count` in all (0: no end), by `seed`. Bytes of all connections count together.
     - `noop`: nothing happens, and there are no attributes.
     """
 

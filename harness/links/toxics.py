@@ -13,7 +13,7 @@ connection and each update, and a connection that a toxic doesn't hit doesn't no
 changing or removing it doesn't wait for the resets under way. `slicer` draws every slice from `average_size`
 +/- `size_variation` (Toxiproxy halves chunks until they fit, so that its slices are smaller on average), and
 settings on which Toxiproxy crashes have a meaning: at an `average_size` of 0 chunks stay whole, and no slice
-is smaller than a byte. Negative numbers, and a toxicity that is no probability, are refused.
+is smaller than a byte. Negative numbers, and a toxicity that is no probability, are refused. `corrupt` is ours alone.
 """
 
 from __future__ import annotations
@@ -174,10 +174,24 @@ class LimitDataAttributes(Attributes):
         return self.bytes
 
 
+@dataclass(frozen=True)
+class CorruptAttributes(Attributes):
+    """Turns over one bit in each block of `every` bytes once `after` bytes have passed, `count` in all (0: no end).
+
+    Bytes count from when the toxic came, over all connections that it hits; at an `every` of 0 each byte is a block.
+    Which byte of a block, and which of its bits, follows from `seed`, the link and the direction.
+    """
+
+    after: int = 0
+    every: int = 0
+    count: int = 0
+    seed: int = 0
+
+
 REGISTRY: Mapping[str, type[Attributes]] = {
     "noop": NoopAttributes, "latency": LatencyAttributes, "bandwidth": BandwidthAttributes,
     "timeout": TimeoutAttributes, "reset_peer": ResetPeerAttributes, "slow_close": SlowCloseAttributes,
-    "slicer": SlicerAttributes, "limit_data": LimitDataAttributes}
+    "slicer": SlicerAttributes, "limit_data": LimitDataAttributes, "corrupt": CorruptAttributes}
 
 
 @dataclass(frozen=True)

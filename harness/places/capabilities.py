@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from diloco_chaos.harness.base.machine import Sample
+from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
@@ -127,6 +128,16 @@ class Carries(Protocol):
 
     def connections(self, links: Sequence[str]) -> int | None:
         """Return how many connections stand on these links now, all together; None: not known."""
+        ...
+
+
+@runtime_checkable
+class CorruptsLinks(Protocol):
+    """Links can turn over bits in what they carry."""
+
+    def corrupted(self, links: Sequence[str], toxics: Sequence[str]) -> Mapping[str, Corrupted]:
+        """Return what these toxics (of the type `corrupt`, by name) have done until now to these links, by the side of
+        a link and the direction; also of toxics that are off again."""
         ...
 
 
@@ -316,5 +327,6 @@ CAPABILITIES: dict[Ability, type] = {
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
-    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced}
+    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced,
+    "corrupt_links": CorruptsLinks}
 """What only some backends can do -> what their cluster then has."""

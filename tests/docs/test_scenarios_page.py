@@ -98,7 +98,8 @@ def test_a_faults_own_keys_stand_in_its_row(kind, row):
     assert keys - links - lasts <= set(quoted(row))
 
 
-LINKS = {"latency", "bandwidth", "partition", "flapping", "timeout", "reset", "slow_close", "slicer", "limit_data"}
+LINKS = {"latency", "bandwidth", "partition", "flapping", "timeout", "reset", "slow_close", "slicer", "limit_data",
+         "corrupt_link"}
 
 
 def test_the_page_has_every_failpoint():

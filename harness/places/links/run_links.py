@@ -160,15 +160,19 @@ class RunLinks:
     def carried(self, links: Sequence[str]) -> int | None:
         """See `diloco_chaos.harness.places.capabilities.Carries`: of commands' links."""
         counts = self._server.carried() if set(links) & self._echoes.keys() else None
-        return None if counts is None else sum(counts.get(side, 0) for side in self._without_echoes(links))
+        return None if counts is None else sum(counts.get(side, 0) for side in self.without_echoes(links))
 
     def connections(self, links: Sequence[str]) -> int | None:
         """See `diloco_chaos.harness.places.capabilities.Carries`: of commands' links."""
         if not set(links) & self._echoes.keys():
             return None
-        ports = [int(self._sides_at[side].rpartition(":")[2]) for side in self._without_echoes(links)]
+        ports = [int(self._sides_at[side].rpartition(":")[2]) for side in self.without_echoes(links)]
         counts = [count for port in ports if (count := connections(self._server.pid, port)) is not None]
         return sum(counts) if len(counts) == len(ports) else None
+
+    def without_echoes(self, links: Sequence[str]) -> list[str]:
+        """Return the sides of links that lead to nodes, by the server's names for them."""
+        return [side for side in self._all_sides(links) if not side.endswith(ECHO)]
 
     def residue(self) -> list[str]:
         """Return what of any fault is still on them, in words."""
@@ -177,9 +181,6 @@ class RunLinks:
             left += [f"toxic {toxic.name} on {side}" for toxic in self._server.control.toxics(side)]
             left += [] if self._server.control.enabled(side) else [f"{side} is partitioned"]
         return left
-
-    def _without_echoes(self, links: Sequence[str]) -> list[str]:
-        return [side for side in self._all_sides(links) if not side.endswith(ECHO)]
 
     def _all_sides(self, links: Iterable[str]) -> list[str]:
         return [side for link in links for side in self._sides_of(link)]

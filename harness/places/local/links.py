@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.link_server import LocalLinkServer
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
 from diloco_chaos.harness.places.nodes.nodes import end_of_log
@@ -81,3 +83,16 @@ class LinksBeside:
         """Return its API and its process: the undo goes through that API as long as it is this process that serves
         it."""
         return {"api": self.server.api, "server": self.server.identity}
+
+
+class CorruptedLinks:
+    """Implements `diloco_chaos.harness.places.capabilities.CorruptsLinks`: the embedded server's accounts."""
+
+    def __init__(self, server: LinksBeside, links: RunLinks) -> None:
+        self._server, self._links = server, links
+
+    def corrupted(self, links: Sequence[str], toxics: Sequence[str]) -> Mapping[str, Corrupted]:
+        """See the capability."""
+        done, sides = self._server.control.corrupted(), self._links.without_echoes(links)
+        return {f"{side} {toxic.rpartition('-')[2]}": done[side, toxic]
+                for side in sides for toxic in toxics if (side, toxic) in done}

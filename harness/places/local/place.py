@@ -37,10 +37,14 @@ class Local(Place):
     name = "local"
     nodes = "processes"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | FROM_WITHIN | {"signal_process", "press"}
+    may: ClassVar[frozenset[Ability]] = frozenset({"corrupt_links"})
     unable = "processes alone can't do that"
+    cannot: ClassVar[Mapping[Ability, str]] = {
+        "corrupt_links": "the real Toxiproxy has no such toxic: leave --toxiproxy out for the embedded server"}
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only",
         "press": "pressure is put on this machine only",
+        "corrupt_links": "only the embedded link server can turn over bits",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes of this machine only")}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
@@ -55,6 +59,11 @@ class Local(Place):
         """Return this place with a port that is free, and a server that is there."""
         return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)),
                    _forks(given.get("start_method", FORKSERVER)))
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Bits turn over on links of the embedded server only."""
+        return self.can if self._toxiproxy else self.can | self.may
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Processes in this one's care."""

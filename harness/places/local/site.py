@@ -19,7 +19,7 @@ from diloco_chaos.harness.places.local.addresses import LocalAddresses
 from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
 from diloco_chaos.harness.places.local.hangs import Hangs
-from diloco_chaos.harness.places.local.links import LinksBeside
+from diloco_chaos.harness.places.local.links import CorruptedLinks, LinksBeside
 from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.pressure.pressures import Pressures
 from diloco_chaos.harness.places.local.process import LocalProcess
@@ -61,7 +61,8 @@ class LocalSite(Site):
         self._preloads = Preloads(run, self.nodes, undo_log)
         self._hangs = Hangs(self._preloads, self.nodes, undo_log)
         self._pressures = Pressures(run, self.nodes, undo_log)
-        self.parts = (self.links, self._processes, self._uncaught, self._preloads, self._hangs, self._pressures)
+        self.parts = (self.links, CorruptedLinks(self.server, self.links), self._processes, self._uncaught,
+                      self._preloads, self._hangs, self._pressures)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks

@@ -24,7 +24,7 @@ class Slurm(by_command.OfMachines):
 
     name = "slurm"
     nodes = "jobs"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"requeue"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"requeue", "corrupt_links"}
     unable = "a job can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "exhaust_memory": "whether a job has a memory of its own is up to how your Slurm is set up",

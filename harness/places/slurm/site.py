@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from diloco_chaos.harness.places.base import NodeSpec, Recorder
 from diloco_chaos.harness.places.links.run_links import RunLinks
-from diloco_chaos.harness.places.local.links import LinksBeside
+from diloco_chaos.harness.places.local.links import CorruptedLinks, LinksBeside
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.files import AgentFiles
@@ -55,7 +55,8 @@ class SlurmSite(Site):
         self._remote = RemoteRun(run, record, undo_log, self.hosts, self.nodes, self.links, self._addresses,
                                  settings.start_within)
         self._machines = MachineFaults(self.hosts, self.nodes, settings, undo_log, self.slurm.answers)
-        self.parts = (self.links, self._machines, WatchedMachines(self.hosts), Requeues(self.jobs, self.nodes))
+        self.parts = (self.links, CorruptedLinks(self._server, self.links), self._machines,
+                      WatchedMachines(self.hosts), Requeues(self.jobs, self.nodes))
         self._echo: EchoServer | None = None
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:

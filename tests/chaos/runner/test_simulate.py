@@ -69,8 +69,9 @@ def quick(name, seed):
 @pytest.mark.parametrize("name", sorted(find()))
 def test_the_library_passes_under_virtual_time(name):
     frozen = quick(name, 0)
-    if name in ("restart-engine", "node-power-loss", "hung-disk", "no-space", "busy-neighbour", "power-loss"):
-        # a simulation has none of these
+    # a simulation has none of these
+    if name in ("restart-engine", "node-power-loss", "hung-disk", "no-space", "busy-neighbour", "power-loss",
+                "corrupt-link"):
         assert named("simulated").refusals(frozen)
         return
     result = simulate(frozen)

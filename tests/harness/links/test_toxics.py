@@ -13,6 +13,7 @@ from diloco_chaos.harness.links.fields import BadRequestError
 from diloco_chaos.harness.links.toxics import (
     REGISTRY,
     BandwidthAttributes,
+    CorruptAttributes,
     LatencyAttributes,
     LimitDataAttributes,
     NoopAttributes,
@@ -29,7 +30,8 @@ ATTRIBUTES = {"latency": st.builds(LatencyAttributes, WHOLE, WHOLE), "bandwidth"
               "timeout": st.builds(TimeoutAttributes, WHOLE), "reset_peer": st.builds(ResetPeerAttributes, WHOLE),
               "slow_close": st.builds(SlowCloseAttributes, WHOLE),
               "slicer": st.builds(SlicerAttributes, WHOLE, WHOLE, WHOLE),
-              "limit_data": st.builds(LimitDataAttributes, WHOLE), "noop": st.builds(NoopAttributes)}
+              "limit_data": st.builds(LimitDataAttributes, WHOLE), "noop": st.builds(NoopAttributes),
+              "corrupt": st.builds(CorruptAttributes, WHOLE, WHOLE, WHOLE, WHOLE)}
 SHORT = st.text("aZ0 /\x00é", max_size=4)
 ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | SHORT,
                         lambda inner: st.lists(inner) | st.dictionaries(SHORT, inner), max_leaves=5)
