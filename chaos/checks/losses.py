@@ -18,19 +18,23 @@ from diloco_chaos.harness.base.lines import Line, line
 
 _LASTS = 3
 """Rounds in a row without a number that are more than one that was skipped, though a successor went on with numbers."""
+_BLOWN_UP = 1e4
+"""A loss that is so many times as large as any before the first fault is no loss any more."""
 _FALL = 0.1
 """A loss that was above this share of what it used to be does not become 0 from one process to the next."""
 
 
 @check(LossesAreNumbers, needs={"rounds"}, unverified="judged")
 def losses_are_numbers(history: History, bound: LossesAreNumbers) -> Finding | None:
-    """No process ends with a loss that is no number; one that recovers may have told some."""
+    """No process ends with a loss that is no number, or far beyond all that were; one that recovers may have told some.
+    """
     told = [each for each in history.told_rounds if each.losses]
     if not told:
         return None
     wrong: list[Line] = []
     recovered: list[Line] = []
     newest = {each.worker: each.inc for each in told}
+    before = max((abs(loss) for each in told if each.t < history.first_fault for loss in _numbers(each)), default=0.0)
     processes = _by(told, lambda each: each.process)
     for name, mine in processes.items():
         last = newest[mine[0].worker] == mine[0].inc
@@ -42,6 +46,7 @@ def losses_are_numbers(history: History, bound: LossesAreNumbers) -> Finding | N
             too_many = bound.in_a_row is not None and len(stretch) > bound.in_a_row
             words = _no_number(name, stretch, "to its end" if at_end else "")
             (wrong if lasts or too_many else recovered).append(words)
+        wrong += _blown_up(mine, before) if last else []
         wrong += _zero(mine, [each for each in told if each.worker == mine[0].worker and each.t < mine[0].t])
     return Finding(not wrong, f"{len(wrong)} of {len(processes)} processes end without a number" if wrong
                    else f"{len(told)} losses, {sum(map(_without_number, told))} no numbers", "numbers",
@@ -63,10 +68,25 @@ def _no_number(name: str, stretch: Sequence[ToldRound], until: str) -> Line:
                 f" on, {rounds}{f' {until}' if until else ', and then numbers again'}")
 
 
+def _numbers(told: ToldRound) -> list[float]:
+    return [loss for loss in told.losses if isinstance(loss, float)]
+
+
+def _blown_up(mine: Sequence[ToldRound], before: float) -> list[Line]:
+    """Say that a process ends with losses that are beyond all that was told before the first fault."""
+    stretches = groupby(mine, key=lambda each: before * _BLOWN_UP < min(map(abs, _numbers(each)), default=0.0))
+    beyond, stretch = [(beyond, list(each)) for beyond, each in stretches][-1]
+    if not before or not beyond or len(stretch) < _LASTS:
+        return []
+    return [line(f"{mine[0].process} told losses of {min(_numbers(stretch[0])):.4g} and the like from round "
+                 f"{stretch[0].round} at ", stretch[0].t, f" on, in {len(stretch)} rounds to its end, where none was "
+                 f"above {before:.4g} before the first fault")]
+
+
 def _zero(mine: Sequence[ToldRound], before: Sequence[ToldRound]) -> list[Line]:
     """Say that a process tells nothing but 0, where its predecessor was far from it: some frameworks print that for
     NaN."""
-    known = [loss for each in before for loss in each.losses if isinstance(loss, float)]
+    known = [loss for each in before for loss in _numbers(each)]
     if len(mine) < _LASTS or any(loss != 0.0 for each in mine for loss in each.losses):
         return []
     if len(known) < _LASTS or abs(known[-1]) <= _FALL * abs(median(known)):
@@ -284,7 +304,7 @@ def _beside(told: Iterable[ToldRound]) -> dict[str, list[_Beside]]:
     """Return what each worker told beside others, in the order of time."""
     rounds: dict[int, list[tuple[ToldRound, float]]] = {}
     for each in told:
-        numbers = [loss for loss in each.losses if isinstance(loss, float)]
+        numbers = _numbers(each)
         if numbers and not each.void:
             rounds.setdefault(each.round, []).append((each, median(numbers)))
     beside: dict[str, list[tuple[ToldRound, float, float]]] = {}

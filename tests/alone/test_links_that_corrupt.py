@@ -32,4 +32,4 @@ def test_who_checks_what_came_asks_again_and_passes(judged):
 
 def test_who_trusts_what_came_is_found(judged):
     code, found, said = judged(SCENARIO.format(job=JOB, bug="trusts"))
-    assert (code, found["members_agree"]) == (1, "failed"), said
+    assert (code, found["losses_are_numbers"]) == (1, "failed"), said

@@ -70,6 +70,17 @@ def test_a_round_that_recovers_is_told_and_does_not_fail():
     assert lines(finding) == ["w-1.0 told the loss nan from round 2 at 0.10 s on, in 1 round, and then numbers again"]
 
 
+def test_a_loss_that_ends_far_beyond_all_before_the_first_fault_is_none():
+    early = [(worker, 0, number, 1.0 / number) for number in range(1, 26) for worker in ("w-1", "w-2")]
+    finding = numbers(*early, *process(0, 26, [2e4, 0.5, 2e30, 3e30, 2e30]), workers=2)
+    assert (finding.holds, finding.measured) == (False, "1 of 2 processes end without a number")
+    assert lines(finding) == ["w-1.0 told losses of 2e+30 and the like from round 28 at 5.20 s on, in 3 rounds to its "
+                              "end, where none was above 1 before the first fault"]
+    assert numbers(*early, *process(0, 26, [2e30, 2e30, 2e30, 0.5]), workers=2).holds
+    assert numbers(*early, *process(0, 26, [9e3, 9e3, 9e3]), workers=2).holds
+    assert numbers(*process(0, 1, [1.0, 1e30, 1e30, 1e30]), *early, fault=0.0, workers=2).holds
+
+
 def test_how_many_in_a_row_may_recover_can_be_said():
     rounds = process(0, 1, [1.0, "nan", "nan", 0.9])
     assert numbers(*rounds, checks="{losses_are_numbers: {in_a_row: 2}}").holds
