@@ -29,6 +29,9 @@ AND_MORE = KILLED_MID_UPLOAD + """
 - {partition: learner-2, at: 8s, for: 2s}
 - {kill: syncer, at: 13s, restart_after: 1s}"""
 
+WITHIN = """- {io: syncer, path: "{run}/state/*", error: ENOSPC, at: 3s, for: 2s}
+- {hang: learner-2, at: 10s, for: 1s}"""
+
 
 def judged(plan, folder, place):
     """The run; once more if the machine had so much else to do that a check could not tell."""
@@ -61,6 +64,15 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
     assert verdicts["local"] == verdicts["compose"] == verdicts["simulated"]
     others_pay = {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"}
     assert others_pay == {"blast_radius": "failed"}
+
+
+def test_files_fail_and_a_main_thread_hangs_in_containers_as_in_processes(engine_there, tmp_path):
+    plan = freeze(parse(SMALL.format(faults=WITHIN, budget=240)), 0)
+    for place in (backends.named("local"), backends.named("compose")):
+        result = judged(plan, tmp_path, place)
+        verdicts = {check.name: check.verdict for check in result.judgement.checks}
+        assert result.outcome.kind == "finished", result.outcome.message
+        assert (verdicts["faults_verified"], verdicts["all_undone"]) == ("passed", "passed"), result.judgement.checks
 
 
 def test_connections_between_containers_that_no_command_names_are_caught(engine_there, tmp_path):

@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.compose.compose_file import PERIOD_US
 from diloco_chaos.harness.places.compose.engine import ContainerWatch, EngineError, asked
 from diloco_chaos.harness.places.nodes.duty_cycle import QuotaCycle
 from diloco_chaos.harness.places.nodes.process import Process
+from diloco_chaos.harness.preload.page import STAND
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6
@@ -83,6 +84,10 @@ class ContainerProcess(Process):
     def send(self, number: signal.Signals) -> None:
         """A signal for the container's init, which passes it on; SIGKILL ends all that is in it."""
         self._soon(f"signal {self._name}", lambda: self.container.kill(number.name))
+
+    def stand(self) -> None:
+        """Send the node's process `STAND`, by the container's init, and wait until the engine has sent it."""
+        self._soon(f"signal {self._name}", lambda: self.container.kill(STAND)).result()
 
     def ended(self) -> int | None:
         """Return its exit status as the engine's events say it; None: they have not said any."""

@@ -1,4 +1,4 @@
-"""What happens to a node's container: its memory is used up, it is taken off the network."""
+"""What happens to a node's container: its memory is used up, it is taken off the network, its main thread stands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from diloco_chaos.harness.places.compose.addresses import ContainerAddresses
 from diloco_chaos.harness.places.compose.container import ContainerProcess
 from diloco_chaos.harness.places.compose.project import Project
 from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.local.hangs import Called, Hangs
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 
 _HEADROOM = 12 << 20
@@ -49,6 +50,15 @@ class ContainerNetwork:
         """Return which nodes are off the network, in words."""
         return [f"{node.name} is off the network" for node in self._nodes.values()
                 if node.alive and not self._project.attached(node.process.container)]
+
+
+class ContainerHangs(Hangs):
+    """Implements `diloco_chaos.harness.places.capabilities.MainThreads` for first processes: those that these have
+    started can't be told apart from here."""
+
+    def _called(self, node: str, process: str) -> Called | None:
+        running = self._nodes[node]
+        return running.process if running.alive and not process else None
 
 
 def _anonymous(pid: int) -> int | None:

@@ -25,10 +25,12 @@ class Compose(Place):
 
     name = "compose"
     nodes = "containers"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {
+        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang"}
     may: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
+        "lose_unsynced": "what a container has not synced is known by names that only the container knows",
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})
     refuses: ClassVar[Mapping[Part, str]] = {"left_behind: keep": "a container ends with all that runs in it"}

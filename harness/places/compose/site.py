@@ -22,7 +22,7 @@ from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, mee
 from diloco_chaos.harness.places.compose import compose_file
 from diloco_chaos.harness.places.compose.addresses import ANY, LISTEN, PYTHON, ContainerAddresses
 from diloco_chaos.harness.places.compose.container import ContainerProcess
-from diloco_chaos.harness.places.compose.container_faults import ContainerMemory, ContainerNetwork
+from diloco_chaos.harness.places.compose.container_faults import ContainerHangs, ContainerMemory, ContainerNetwork
 from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError
 from diloco_chaos.harness.places.compose.engine_restart import EngineRestart
 from diloco_chaos.harness.places.compose.outside import Outside
@@ -32,9 +32,11 @@ from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.preload.library import PRELOADED
 from diloco_chaos.harness.record.tape.events import Warning
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.trainers.core.programs import LINKS, Program
@@ -45,6 +47,11 @@ _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of 
 _LOADS_S = 10.0
 _CATCHES, _CATCHES_AT = "catches", "/run/diloco-chaos"
 """What catches connections: its folder in the run's, and where containers find it."""
+_PRELOADS_AT = "/run/diloco-chaos.preload"
+"""Where containers find what makes their calls fail, and their main threads stand."""
+_NO_PAGE = ("{node}: io: nothing was preloaded into its container, so that no call there can fail: its program is "
+            "linked statically, or its command changes its environment. Take another image or command, or leave `io` "
+            "out")
 _NOT_LOADED = ("{node}: peers: caught: nothing is caught in its container: its program is linked statically. Take "
                "another image, or leave `peers: caught` out")
 _SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
@@ -77,8 +84,10 @@ class ComposeSite(Site):
         self._addresses = ContainerAddresses(self._project, self.nodes, lambda: self._toxiproxy.inside)
         self._network = ContainerNetwork(self._project, self.nodes, self.links, self._addresses)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
+        self._preloads = Preloads(run, self.nodes, undo_log, _PRELOADS_AT)
+        self._hangs = ContainerHangs(self._preloads, self.nodes, undo_log)
         self.parts = (self.links, self._disks, self._network, ContainerMemory(self.nodes), EngineRestart(),
-                      LinkRestart(self.links, self._toxiproxy.restart))
+                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs)
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
 
@@ -86,13 +95,18 @@ class ComposeSite(Site):
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Networks, volumes, the links, the nodes that listen, then all others."""
+        self._preloads.begin(nodes)
         self._undos.record("everything", Containers, engine=self._engine.url, run=self._project.labels.run)
         self.outside.begin()
         self._project.begin()
         self._toxiproxy.begin(self._links_port)
         if any(spec.program for spec in nodes):
             self._start_commands(nodes)
-            return
+        else:
+            self._start_ours(nodes)
+        self._must_have_pages([spec for spec in nodes if spec.preloaded])
+
+    def _start_ours(self, nodes: Sequence[NodeSpec]) -> None:
         for spec in (node for node in nodes if node.listens):
             if spec.disk:
                 self._disks.make(spec.disk)
@@ -100,10 +114,14 @@ class ComposeSite(Site):
             _ = started.process.container  # one that could not be started says so first
             self.nodes.await_listening(spec.name)
         for spec in (node for node in nodes if not node.listens):
-            self.join(spec)
+            self._started(spec)
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
+        self._preloads.begin([node])
+        self._started(node)
+
+    def _started(self, node: NodeSpec) -> None:
         if node.disk:
             raise ClusterError(f"{node.name}: only a node that others connect to can have a disk of its own")
         self.links.make(node.name, f"{node.connects_to}:{LISTEN}")
@@ -130,6 +148,13 @@ class ComposeSite(Site):
             if name not in catcher.loaded and self.nodes[name].process.ended() is None:
                 raise ClusterError(_NOT_LOADED.format(node=name))
 
+    def _must_have_pages(self, nodes: Sequence[NodeSpec]) -> None:
+        """Check that these nodes have loaded what is preloaded into them: their image decides that."""
+        self.outside.wait_for(_LOADS_S, lambda: all(self._preloads.loaded(spec.name) for spec in nodes))
+        for spec in nodes:
+            if not self._preloads.loaded(spec.name) and self.nodes[spec.name].process.ended() is None:
+                raise ClusterError(_NO_PAGE.format(node=spec.name))
+
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def _spawn(self, spec: NodeSpec, number: int) -> ContainerProcess:
@@ -147,22 +172,27 @@ class ComposeSite(Site):
         """Make and start the container of an incarnation; called in the node's own thread."""
         command = spec.command(number, python=PYTHON, host=ANY, listen=LISTEN,
                                connect=self.links.addresses.get(spec.name, ""))
-        mounts = [self._project.run_mount(), *self._disks.mounts(spec),
+        mounts = [self._project.run_mount(), *self._disks.mounts(spec), *self._preloaded(spec),
                   *(Mount(str(path), str(path), type="bind", read_only=True) for path in spec.reads)]
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
-                                       env={TOKEN: self._token})
+                                       env={TOKEN: self._token, **self._preloads.environment(spec.name, "")})
 
     def _made_of_command(self, spec: NodeSpec, program: Program, number: int, stated: dict[str, Any]) -> Any:
         """The same for somebody's command, with what its image or service says."""
         started = self._commands.started(spec, program, number)
         env = {**stated.pop("environment", {}), **started.env, TOKEN: self._token}
-        mounts = [self._project.run_mount(), *stated.pop("mounts", [])]
+        mounts = [self._project.run_mount(), *stated.pop("mounts", []), *self._preloaded(spec)]
         if self._catcher is not None and program.meets:
-            env |= self._catcher.environment(env.get("LD_PRELOAD", ""))
+            env |= self._catcher.environment(env.get(PRELOADED, ""))
             mounts.append(Mount(_CATCHES_AT, str(self._run / _CATCHES), type="bind", read_only=True))
+        env |= self._preloads.environment(spec.name, env.get(PRELOADED, ""))
         if started.cwd:
             stated["working_dir"] = started.cwd
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, started.argv, mounts=mounts, env=env)
+
+    def _preloaded(self, spec: NodeSpec) -> list[Mount]:
+        """Return the mount in which a node finds its page, and what is preloaded into it."""
+        return [Mount(_PRELOADS_AT, str(self._preloads.folder), type="bind")] if spec.preloaded else []
 
     def _on_end(self, node: Incarnation[ContainerProcess], status: int) -> None:
         if not (node.expected_exit or status == 0 or node.spec.program):  # a command may end as it likes
@@ -198,8 +228,10 @@ class ComposeSite(Site):
         self._toxiproxy.must_live()
 
     def residue(self) -> list[str]:
-        """Return what every place has left, which nodes are off the network, and what fills the small disk."""
-        return [*super().residue(), *self._network.residue(), *self._disks.residue()]
+        """Return what every place has left, which nodes are off the network, what fills the small disk, and what still
+        holds in processes."""
+        return [*super().residue(), *self._network.residue(), *self._disks.residue(), *self._preloads.residue(),
+                *self._hangs.residue()]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -211,6 +243,7 @@ class ComposeSite(Site):
         self.outside.over()
         self.nodes.end((ClusterError, LinkError, OSError), lambda why: self._record(Warning(reason=why)))
         self.outside.close()
+        self._preloads.end()
         if self._echo is not None:
             self._echo.close()
             self._echo = None

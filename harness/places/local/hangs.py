@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from diloco_chaos.harness.base.processes import Identity, identity, send
 from diloco_chaos.harness.places.local.preloads import Preloads
-from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.undos import Release
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.page import STAND, Holding, Page
@@ -17,15 +16,40 @@ from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 _AT_ONCE, _AGAIN_S = 25, 0.002
 
 
+class Called(Protocol):
+    """A process whose main thread is to stand."""
+
+    @property
+    def pid(self) -> int:
+        """Return its pid on this machine."""
+        ...
+
+    def stand(self) -> None:
+        """Send it `STAND`."""
+        ...
+
+
 class _Hang(NamedTuple):
     page: Page
+    process: Called
+
+
+class _Known(NamedTuple):
     process: Identity
+    token: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stand(self) -> None:
+        send(self.process, self.token, STAND)
 
 
 class Hangs:
     """Implements `diloco_chaos.harness.places.capabilities.MainThreads`."""
 
-    def __init__(self, preloads: Preloads, nodes: Nodes[LocalProcess], undo_log: UndoLog) -> None:
+    def __init__(self, preloads: Preloads, nodes: Nodes[Any], undo_log: UndoLog) -> None:
         self._preloads, self._nodes, self._token = preloads, nodes, undo_log.token
         self._undos = OpenUndos(undo_log)
         self._hangs: dict[str, _Hang] = {}  # by the fault
@@ -35,7 +59,7 @@ class Hangs:
         called = self._called(node, process)
         if called is None:
             return f"{node} had no process {process}" if process else f"{node} was not there"
-        if not _catches(called.pid):
+        if not catches(called.pid):
             return f"{node}: nothing was preloaded into {process or 'its first process'}: is it linked statically?"
         page, path = self._preloads.page(node)
         if any(hang.page is page for hang in self._hangs.values()):
@@ -53,8 +77,8 @@ class Hangs:
         """Send the signal again where none stands yet."""
         if (hang := self._hangs.get(fault)) is None:
             return 0
-        if not hang.page.stood and _catches(hang.process.pid):
-            send(hang.process, self._token, STAND)
+        if not hang.page.stood and catches(hang.process.pid):
+            hang.process.stand()
         return hang.page.stood
 
     def release(self, fault: str) -> None:
@@ -67,7 +91,11 @@ class Hangs:
         """Return what still stands, in words."""
         return [f"the main thread of pid {hang.process.pid} stands" for hang in self._hangs.values()]
 
-    def _called(self, node: str, process: str) -> Identity | None:
+    def _called(self, node: str, process: str) -> Called | None:
+        known = self._identity(node, process)
+        return None if known is None else _Known(known, self._token)
+
+    def _identity(self, node: str, process: str) -> Identity | None:
         running = self._nodes[node]
         if not process:
             return identity(running.process.pid)
@@ -78,8 +106,8 @@ class Hangs:
         return called[0] if called else None
 
 
-def _catches(pid: int) -> bool:
-    """Return whether a process catches the signal: one that does not would die of it."""
+def catches(pid: int) -> bool:
+    """Return whether a process catches `STAND`: one that does not would die of it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

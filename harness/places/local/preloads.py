@@ -24,7 +24,7 @@ from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, fille
 
 PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
-_FOLDER = "preload"
+_FOLDER, _MOUNTED = "preload", "mounted"
 _CONCERNS: dict[Ability, tuple[Concern, str]] = {
     "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang")}
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
@@ -46,10 +46,13 @@ class Preloads:
     """The pages of one run's nodes. Implements `CallFaults` and `Unsynced` of
     `diloco_chaos.harness.places.capabilities`."""
 
-    def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog) -> None:
-        """`run`: the run's folder."""
-        self._folder, self._run, self._nodes, self._token = run.resolve() / _FOLDER, run, nodes, undo_log.token
-        self._libraries: dict[Ability, str] = {}
+    def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog, mounted_at: str = "") -> None:
+        """`run`: the run's folder. `mounted_at`: where containers, which have the run's folder at the same path, find
+        the folder of library and pages; empty: nodes are processes of this machine."""
+        self._run, self._nodes, self._token, self._mounted_at = run, nodes, undo_log.token, mounted_at
+        self._seen = str(run.absolute() if mounted_at else run.resolve())  # the run's folder, as calls name it
+        self.folder = run.resolve() / _FOLDER / (_MOUNTED if mounted_at else "")
+        self._libraries: dict[Ability, Path] = {}
         self._pages: dict[str, Page] = {}
         self._journals: dict[str, Journal] = {}
         self._specs: dict[str, NodeSpec] = {}
@@ -69,7 +72,9 @@ class Preloads:
                 self._build(spec.preloaded - self._libraries.keys())
                 self._at(spec.name).unlink(missing_ok=True)
                 self._pages[spec.name] = Page(self._at(spec.name), self._token,
-                                              [f"{self._run.resolve()}/{folder}/" for folder in _SPARED])
+                                              [f"{self._seen}/{folder}/" for folder in _SPARED])
+                if self._mounted_at:
+                    self._at(spec.name).chmod(0o666)  # whoever its nodes are; on this machine only we get there
                 if "lose_unsynced" in spec.preloaded:
                     self._journals[spec.name] = Journal(self._at(spec.name))
                 self._specs[spec.name] = spec
@@ -81,9 +86,9 @@ class Preloads:
         anyway."""
         if node not in self._pages:
             return {}
-        libraries = [self._libraries[ability] for ability in _CONCERNS
+        libraries = [self._found(self._libraries[ability]) for ability in _CONCERNS
                      if ability in self._specs[node].preloaded]
-        return {**preloading(" ".join(libraries), before), PAGE: str(self._at(node))}
+        return {**preloading(" ".join(libraries), before), PAGE: self._found(self._at(node))}
 
     def arm(self, node: str, fault: str, rule: Rule) -> str:
         """Arm it, with its undo written down before."""
@@ -111,6 +116,10 @@ class Preloads:
                 self._nodes.space_again(node)
             self._done[node, fault] = self._hits(node, held.rule)
             self._undos.complete((node, fault))
+
+    def loaded(self, node: str) -> bool:
+        """Return whether a process of a node has its page, or needs none."""
+        return "fail_calls" not in self._specs[node].preloaded or bool(self._pages[node].loaded)
 
     def hits(self, node: str, fault: str) -> tuple[Hits, list[str]] | None:
         """Return what was kept, or what it has done so far."""
@@ -147,16 +156,21 @@ class Preloads:
 
     def _hits(self, node: str, number: int) -> tuple[Hits, list[str]]:
         """Return what a rule has done, with files of the run's folder by their names there, and before others."""
-        hits, run = self._pages[node].hits(number), f"{self._run.resolve()}/"
+        hits, run = self._pages[node].hits(number), f"{self._seen}/"
         inside = sorted(self._pages[node].others(), key=lambda name: not name.startswith(run))
         return replace(hits, first=hits.first.removeprefix(run)), [name.removeprefix(run) for name in inside]
 
     def _build(self, abilities: Collection[Ability]) -> None:
-        self._folder.mkdir(exist_ok=True)
+        if self._mounted_at:
+            self.folder.parent.mkdir(mode=0o700, exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         for ability in abilities:
             concern, what = _CONCERNS[ability]
-            must_be_preloadable(self._folder, what)
-            self._libraries[ability] = str(built(self._folder, concern, what))
+            if self._mounted_at:
+                self.folder.chmod(0o755)
+            else:
+                must_be_preloadable(self.folder, what)
+            self._libraries[ability] = built(self.folder, concern, what)
 
     def page(self, node: str) -> tuple[Page, Path]:
         """Return the page of a node, and its file."""
@@ -173,13 +187,18 @@ class Preloads:
         return [f"{folder}/*" for folder in (self._run.resolve(), *work)]
 
     def _own(self, spec: NodeSpec) -> dict[str, str]:
-        return (spec.program or Program("")).own(str(self._run.resolve()), spec.name)
+        return (spec.program or Program("")).own(self._seen, spec.name)
 
     def _at(self, node: str) -> Path:
-        return self._folder / f"{node}.page"
+        return self.folder / f"{node}.page"
+
+    def _found(self, file: Path) -> str:
+        """Return where nodes find a file of the folder."""
+        return f"{self._mounted_at}/{file.name}" if self._mounted_at else str(file)
 
     def _why_not(self, spec: NodeSpec) -> str:
-        file = program_file(spec.program) if spec.program is not None else ""
+        here = spec.program if not self._mounted_at else None
+        file = program_file(here) if here is not None else ""
         if file and is_static(file):
             return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
         return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"

@@ -71,6 +71,9 @@ def made(monkeypatch):
                                 "that does"),
     (Compose, "drain_node", "only Kubernetes has pods: run it with --on kubernetes"),
     (Kubernetes, "node_power_loss", "only you can do that to your machines: say how in `commands` of --place FILE"),
+    (Kubernetes, "fail_calls", "what is preloaded is on this machine, and can't be brought into pods: run it with --on "
+                               "compose or local"),
+    (Slurm, "hang", "a library is preloaded into processes on this machine only: run it with --on compose or local"),
     (Kubernetes, "jump_clock", "only a simulation has a clock for each node: run it with --on simulated"),
     (Kubernetes, "disconnect", "nobody can take a pod off its network without ruling the machine: partition the link, "
                                "or say how a machine is cut off (node_partition), or run it with --on compose or "

@@ -213,6 +213,16 @@ def test_of_a_node_that_loads_nothing_no_loss_is_known(losing):
     assert losing.kill_unsynced("a", 1.0, "*").why.startswith("nothing was preloaded into it: ")
 
 
+def test_containers_find_it_where_it_is_mounted_and_nobody_else_gets_there(tmp_path, undo_log):
+    (tmp_path / "run").mkdir()
+    preloads = Preloads(tmp_path / "run", Nobody(), undo_log, "/mounted")
+    preloads.begin([spec("a")])
+    assert preloads.environment("a", "") == {"LD_PRELOAD": "/mounted/io.so", PAGE: "/mounted/a.page"}
+    modes = [path.stat().st_mode & 0o777 for path in (preloads.folder / "a.page", preloads.folder,
+                                                      preloads.folder.parent)]
+    assert modes == [0o666, 0o755, 0o700]
+
+
 def test_the_pages_are_gone_when_the_run_is_over(preloads, tmp_path):
     assert os.path.exists(preloads.environment("a", "")[PAGE])
     preloads.end()
