@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diloco_chaos.harness.places.base import FROM_WITHIN, ClusterError, NodeSpec
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import CallFaults, MainThreads
 from diloco_chaos.harness.preload.page import Page, Rule
 from diloco_chaos.harness.record.reaper import heal
@@ -23,7 +23,7 @@ TRY = "\ntry:\n write('{name}.tried', 1); write('{name}', 'written')\n" \
 @pytest.fixture(scope="module")
 def begun(engine, shared_ground):
     """The shared cluster, and a worker in it that has everything preloaded."""
-    shared_ground.cluster.join(replace(shared_ground.worker("w"), preloaded=FROM_WITHIN))
+    shared_ground.cluster.join(replace(shared_ground.worker("w"), preloaded=frozenset({"fail_calls", "hang"})))
     shared_ground.runs("w")
     return shared_ground
 
