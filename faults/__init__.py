@@ -10,6 +10,7 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from diloco_chaos.faults.io import Io
+from diloco_chaos.faults.lemon import Lemon
 from diloco_chaos.faults.links.base import LinkFault
 from diloco_chaos.faults.links.corruption import CorruptLink
 from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
@@ -72,6 +73,7 @@ __all__ = [
     "Kill",
     "KillProcess",
     "Latency",
+    "Lemon",
     "Lie",
     "LimitData",
     "LinkFault",
