@@ -51,21 +51,22 @@ class Lemon(Ending):
             if lives := self._spared(run, target, on.began, {end.incarnation for end in ends}):
                 return Effect(False, f"{target}.{lives[0]} was started, and lived on")
             trusted = sum(end.trusted for end in ends)
-            again = f", {trusted} times started again by its scheduler" if trusted else ""
-            said.append(f"{target} failed {len(ends)} time{'s' * (len(ends) > 1)} (SIGKILL){again}")
+            again = f", and its scheduler started it again {_times(trusted)}" if trusted else ""
+            said.append(f"{target} failed {_times(len(ends))} (SIGKILL){again}")
         return Effect(True, "; ".join(said))
 
     def _spared(self, run: Evidence, target: str, began: float, ended: set[int]) -> list[int]:
         """Return the processes that were there for long enough and were not killed, nor ended by themselves."""
         gone = {event.incarnation for event in run.tape.of(Exit, node="harness") if event.target == target}
         later = [event for event in run.tape.of(Spawn, node="harness") if event.target == target and event.t > began]
-        meant = later if self.times is None else later[:self.times - len(ended - {event.incarnation for event in later})]
+        first = len(ended - {event.incarnation for event in later})
+        meant = later if self.times is None else later[:self.times - first]
         return [event.incarnation for event in meant if event.incarnation not in ended | gone
                 and event.t + self.after_start + _SEEN_S < run.end]
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
-        times = "for good" if self.times is None else f"{self.times} times"
+        times = "for good" if self.times is None else _times(self.times)
         return f"{names(self.targets)} fails {times}, {show_seconds(self.after_start)} after each start"
 
     def expected_lost_time(self) -> float:
@@ -79,3 +80,7 @@ class Lemon(Ending):
     def starts_process(self) -> bool:
         """None that has to be merged from."""
         return False
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

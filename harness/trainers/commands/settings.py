@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -339,6 +339,11 @@ class CommandSettings(SimpleSettings):
     def contributors_needed(self, live: int) -> int:
         """Return 1, as a round of one worker counts; 0 where none is live."""
         return 1 if live else 0
+
+    def merging_speed(self, living: Collection[str]) -> float:
+        """Return as of every trainer; where each worker makes rounds of its own, as many are made as there are workers.
+        """
+        return super().merging_speed(living) if self.shared else float(len(living))
 
     @property
     def tells_losses(self) -> bool:

@@ -350,7 +350,7 @@ def test_a_restart_is_over_at_once():
 
 # -- what a place can't do -------------------------------------------------------------------------------------------
 
-_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "lie": "",
+_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "lemon": "", "poison": "", "lie": "",
              "corrupt_memory": "", "kill": "", "terminate": "",
              "restart": "", "corrupt": "", "truncate": "", "delete": "",
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
