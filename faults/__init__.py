@@ -27,6 +27,7 @@ from diloco_chaos.faults.machines import (
 from diloco_chaos.faults.pressure import CpuPressure, IoPressure, MemoryPressure
 from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
+from diloco_chaos.faults.replace import Replace
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from diloco_chaos.faults.straggler import Straggler
@@ -88,6 +89,7 @@ __all__ = [
     "PauseProcess",
     "Poison",
     "PowerLoss",
+    "Replace",
     "Requeue",
     "Reset",
     "Restart",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from typing import ClassVar, Literal
 
@@ -16,8 +17,8 @@ from diloco_chaos.harness.record.tape.events import Exit, Spawn
 
 OURS_S = 0.5
 """Nodes of ours have no scheduler: the harness starts a lemon again so long after each end."""
-_SEEN_S = 1.0
-"""A kill may be late by this."""
+_EARLY_S, _SEEN_S = 0.001, 1.0
+"""A kill may be recorded so much too early, or too late; any other one is another fault's."""
 
 
 class Lemon(Ending):
@@ -44,8 +45,11 @@ class Lemon(Ending):
         """Each process ended by SIGKILL: the first at once, and those that were started later in their time."""
         said = []
         for target in self.targets:
+            born = {event.incarnation: event.t for event in run.tape.of(Spawn, node="harness")
+                    if event.target == target and event.t > on.began}
             ends = [event for event in run.tape.of(Exit, node="harness") if event.target == target
-                    and event.killed and event.status == -signal.SIGKILL and event.t >= on.began - 0.1]
+                    and event.killed and event.status == -signal.SIGKILL and event.t >= on.began - 0.1
+                    and event.t >= born.get(event.incarnation, -math.inf) + self.after_start - _EARLY_S]
             if not ends:
                 return Effect(False, f"{target} was not there to be killed")
             if lives := self._spared(run, target, on.began, {end.incarnation for end in ends}):

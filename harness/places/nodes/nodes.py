@@ -191,6 +191,12 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         if self[node].alive and lemon.takes_one():
             self[node].end(signal.SIGKILL, restart_after)
 
+    def retire(self, node: str) -> None:
+        """End it, and all that is to follow it."""
+        self._lemons.pop(node, None)
+        self[node].restart_at = None
+        self[node].end(signal.SIGKILL, None)
+
     def supersede(self, node: str) -> None:
         """Stop it, and start the next incarnation beside it."""
         current, before = self[node], self.superseded.get(node)

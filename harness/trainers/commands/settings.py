@@ -221,6 +221,15 @@ class CommandSettings(SimpleSettings):
         return [name for kind, spec in self.nodes.items() if spec.worker is True for name in spec.names(kind)]
 
     @property
+    def starters(self) -> list[str]:
+        """Return the workers that are no spares."""
+        return [name for name in self.names if name not in self.later(0)]
+
+    def later(self, count: int) -> Sequence[str]:
+        """Return the spares, however many come."""
+        return [name for kind, spec in self.nodes.items() if spec.spare for name in spec.names(kind)]
+
+    @property
     def silent(self) -> list[str]:
         """Return the names of the workers that tell of no round."""
         return [name for kind, spec in self.nodes.items() if spec.worker == "silent" for name in spec.names(kind)]
@@ -294,7 +303,7 @@ class CommandSettings(SimpleSettings):
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
                        ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
                        talks_to, meets, spec.processes, spec.state, spec.files, spec.image, spec.stated, self.here,
-                       spec.left_behind == "keep")
+                       spec.left_behind == "keep", spec.spare)
 
     @cached_property
     def alone(self) -> CommandSettings | None:
@@ -354,6 +363,7 @@ class CommandSettings(SimpleSettings):
         """Yield (place below `trainer`, sentence) for everything that can't work."""
         yield from self._wrong_commands()
         yield from self._wrong_states()
+        yield from self._wrong_spares()
         if not self.names:
             yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
         known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
@@ -380,6 +390,13 @@ class CommandSettings(SimpleSettings):
         if silent := [name for name in self.names if name not in reporting]:
             yield (("progress",) if self.progress else ("nodes",),
                    f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
+
+    def _wrong_spares(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, spec in self.nodes.items():
+            if spec.spare and (spec.worker is not True or spec.listens or spec.ready or spec.peers == "caught"):
+                yield (("nodes", kind, "spare"),
+                       "spare: only a worker can come later (`worker: true`), and no other node may need it before: "
+                       "leave out `listens`, `ready` and `peers: caught`")
 
     def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         for kind, spec in self.nodes.items():

@@ -76,6 +76,16 @@ def test_a_lemon_that_is_a_command_is_started_again_by_its_own_scheduler(ground)
     assert ended == [(True, True, True)] * 2
 
 
+def test_a_node_that_is_replaced_is_started_by_nobody_any_more(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.spoil("worker", 0.05, 0.05)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 2)
+    cluster.retire("worker")
+    ground.until(lambda: cluster.states()["worker"].state == "dead")
+    assert ground.site.nodes["worker"].restart_at is None
+
+
 def test_a_paused_node_stands_still_until_it_is_let_go(ground):
     cluster = ground.start()
     ground.until(ground.count)
