@@ -18,7 +18,8 @@
 
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
 enum holding { HOLDING_GIL, HOLDING_NOTHING };
-enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO };
+enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO, ACTION_SIGN,
+              ACTION_SCALE, ACTION_NAN };
 
 struct rule {
     uint32_t armed;    /* how often this one was armed; a process that hangs sees by it that its fault is over */

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 Call = Literal["open", "read", "write", "fsync", "rename", "close", "mmap"]
 CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
-Action = Literal["error", "delay", "hang", "short", "bit", "zeros"]
+Action = Literal["error", "delay", "hang", "short", "bit", "zeros", "sign", "scale", "nan"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 Holding = Literal["gil", "nothing"]
 _HOLDINGS: tuple[Holding, ...] = get_args(Holding)
