@@ -368,6 +368,15 @@ def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
     assert found[0].startswith(f"4:5: {kind}: this place can't ")
 
 
+@pytest.mark.parametrize(("kind", "instead"), [
+    ("write_limit", "; take `io` with `error: ENOSPC`"), ("full_disk", "; take `io` with `error: ENOSPC`"),
+    ("corrupt_memory", "; take `io` with `corrupt: bit`"), ("poison", "")])
+def test_what_needs_a_trainers_own_files_names_what_hits_commands_instead(kind, instead):
+    fault = f"{{{kind}: w-1, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
+    said = f"{kind}: nothing is known of what commands keep, or speak{instead}"
+    assert said in [each.split(": ", 1)[1] for each in problems(of_commands(fault))]
+
+
 def test_a_place_that_can_not_tell_processes_apart_refuses_faults_of_one():
     text = of_commands("{kill: w-1/rank-1, at: 1s}").replace("w-1: {", "w-1: {processes: {rank: 'RANK=([0-9])'}, ")
     parse(text)
