@@ -69,7 +69,7 @@ class _Standing(Fault):
         """Return what the fault does, in words for people."""
         of = f"{self.of_node} of " if self.of_node else ""
         held = "holding the GIL" if self.holding == "gil" else "in a call"
-        return f"{of}{names(self.targets)} hangs, {held}, {self.describe_duration()}"
+        return f"{of}{names(self.targets)} hang{'s' * (len(self.targets) == 1)}, {held}, {self.describe_duration()}"
 
     def expected_lost_time(self) -> float:
         """Return its duration in seconds: it does nothing meanwhile."""

@@ -33,8 +33,16 @@ DOMAIN = "domain "
 """As a target, before the name of a failure domain: all that is in it."""
 _OWN = ("kind", "targets", "domains")
 """Keys of a fault that no file may have."""
-Members = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-                    Field(min_length=1, strict=False)]
+
+
+def _names(value: Any) -> Any:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(name, str) for name in listed):
+        raise ValueError("a domain is a list of nodes and links that fail together: write `[learner-1, learner-2]`")
+    return tuple(listed)
+
+
+Members = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1, strict=False)]
 
 
 def _known(name: str) -> str:
@@ -146,13 +154,14 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
 
 def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]], links: bool) -> dict[str, tuple[str, ...]]:
     """Return the domains that are among targets, as they are written there, with their nodes, and their links where a
-    fault is about `links`; one that is not known stays a target."""
+    fault is about `links`; one that is not known, or that has none of these, stays a target."""
     listed = targets if isinstance(targets, list | tuple) else [targets]
     if not all(isinstance(target, str) for target in listed):
         return {}
     known = {f"{DOMAIN}{domain}": members for domain, members in domains.items()}
-    return {target: tuple(member for member in known[target] if links or len(ends(member)) == 1)
-            for target in listed if target in known}
+    aimed = {target: tuple(member for member in known[target] if links or len(ends(member)) == 1)
+             for target in listed if target in known}
+    return {target: members for target, members in aimed.items() if members}
 
 
 def _of_processes(targets: Any) -> tuple[list[str], str]:
