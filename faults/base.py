@@ -44,6 +44,10 @@ class Drawn(NamedTuple):
     """Whether it may hit a node that holds at a point of the protocol."""
     family: str = ""
     """Faults that do much the same to a node: explorations count which families have followed each other."""
+    ways: Sequence[Mapping[str, Any]] = ()
+    """Settings that exclude each other, the simplest first: one of these is drawn beside the others."""
+    role: Literal["", "learner", "syncer"] = ""
+    """Which nodes it is drawn for; empty: all that it may hit."""
 
 
 def unable(reasons: Iterable[str]) -> Observation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Literal
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, unable
+from diloco_chaos.faults.base import DURATIONS, Drawn, Fault, FaultContext, Observation, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.units import names
@@ -79,6 +79,8 @@ class _Standing(Fault):
 class Hang(_Standing):
     """The main thread of a node's first process stands, and the process looks alive: it is there, its connections
     stand, and what another thread or process sends as a sign of life goes on, where it needs no GIL."""
+
+    drawn = Drawn(270, {"for": DURATIONS, "holding": ("gil", "nothing")}, family="slow")
 
     kind: Literal["hang"] = "hang"
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain, unable
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import Part, Seconds, Size, names, show_bytes, show_seconds
@@ -49,6 +49,8 @@ class Io(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"fail_calls"})
     strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
     may_end_target: ClassVar[bool] = True
+    drawn = Drawn(280, {"for": ("1s", "500ms", "2s"), "path": ("{run}/state/*",)}, family="disk", role="syncer",
+                  ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
 
     kind: Literal["io"] = "io"
     path: FilePattern
