@@ -135,6 +135,8 @@ class Fault(BaseModel):
     """Whether its target's process stands still while it lasts."""
     taken_apart: ClassVar[bool] = False
     """Whether freezing makes single faults of it."""
+    spreads_over: ClassVar[str] = ""
+    """A setting with which it may hit all of a domain that a target is in: it then has every domain in `domains`."""
     brings_target: ClassVar[bool] = False
     """Whether its targets are not there before."""
     supersedes: ClassVar[bool] = False

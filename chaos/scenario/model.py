@@ -149,6 +149,9 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
         listed: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
         targets = list(dict.fromkeys(name for target in listed for name in aimed.get(target, [target])))
         rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in aimed.items()}
+    if kind in FAULTS and FAULTS[kind].spreads_over in rest:
+        every = _domains_in([f"{DOMAIN}{domain}" for domain in domains], domains, FAULTS[kind].on_links)
+        rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in every.items()}
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
 
 

@@ -198,6 +198,7 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
     yield from _unlinked(scenario, fault)
+    yield from _whole_domains(scenario, fault) if isinstance(fault, Storm) else ()
     commands = _commands(scenario)
     if isinstance(fault, Asked) and fault.signal != "TERM" and commands == {}:
         yield (f"{fault.kind}: nodes of trainer {scenario.trainer.name} end by SIGTERM only: leave `signal` out, or "
@@ -233,6 +234,19 @@ def _unlinked(scenario: Scenario, fault: Fault) -> Iterator[str]:
     yield from (f"{fault.kind}: {name} has no link{_by_domain(fault, name)}: its command names no other node, and no "
                 f"other command names it; {others}" for name in fault.targets
                 if name in programs and name not in (*linked, *reached))
+
+
+def _whole_domains(scenario: Scenario, fault: Storm) -> Iterator[str]:
+    """Yield a problem where a storm is to take whole domains, and none is within its targets."""
+    if not fault.whole_domains or fault.within:
+        return
+    if not scenario.domains:
+        yield (f"storm: whole_domains: there are no domains here; say what fails together, at the top: "
+               f"`domains: {{rack-1: [{', '.join(fault.targets[:2])}]}}`")
+    else:
+        name, nodes = next(iter(fault.domains.items()), (next(iter(scenario.domains)), ()))
+        yield (f"storm: whole_domains: every domain has nodes beside its targets, or links only; aim it at all nodes "
+               f"of one ({name} has {', '.join(nodes) or 'none'}), or leave whole_domains out")
 
 
 def _by_domain(fault: Fault, name: str) -> str:

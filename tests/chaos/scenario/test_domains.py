@@ -87,6 +87,38 @@ def test_without_any_domain_the_way_to_write_one_is_told() -> None:
     assert "domains: {rack-1: [learner-1, learner-2]}" in _problems("  - {kill: domain rack-1, at: 3s}\n", "")
 
 
+_STORM = "  - {{storm: {}, at: 1s, for: 9s, mtbf: 9s, whole_domains: {}}}\n"
+
+
+def test_a_storm_takes_whole_domains_and_the_plan_says_which() -> None:
+    head = "domains: {rack-1: [learner-1, learner-2], rack-2: [learner-3, learner-4]}\n"
+    plan = _plan(_STORM.format("learners", "100%"), head)
+    assert {(planned.fault.targets, planned.domains) for planned in plan.faults} <= {
+        (("learner-1", "learner-2"), ("rack-1",)), (("learner-3", "learner-4"), ("rack-2",))}
+    assert plan.faults
+    assert Plan.model_validate(plan.document()).digest == plan.digest
+
+
+def test_a_storm_without_that_setting_is_what_it_was_beside_domains() -> None:
+    storm = "  - {storm: learners, at: 1s, for: 9s, mtbf: 9s}\n"
+    assert _plan(storm).digest == _plan(storm, "").digest
+
+
+@pytest.mark.parametrize(("target", "head", "what"), [
+    ("learners", "", "there are no domains here; say what fails together, at the top: "
+                     "`domains: {rack-1: [learner-1, learner-2]}`"),
+    ("[learner-1, learner-4]", "domains: {rack-1: [learner-1, learner-2]}\n",
+     "every domain has nodes beside its targets, or links only; aim it at all nodes of one (rack-1 has learner-1, "
+     "learner-2), or leave whole_domains out")])
+def test_a_storm_of_domains_that_it_can_not_take_is_refused(target: str, head: str, what: str) -> None:
+    [problem] = _problems(_STORM.format(target, "20%"), head).splitlines()
+    assert problem.endswith(f"storm: whole_domains: {what}")
+
+
+def test_a_share_of_more_than_all_is_refused() -> None:
+    assert "whole_domains: " in _problems(_STORM.format("learners", "120%"))
+
+
 _KILL = "  - {kill: domain rack-1, at: 3s}\n"
 
 
