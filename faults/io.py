@@ -76,7 +76,8 @@ class Io(Fault):
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of these; a plan's freezing sets it."""
 
-    @field_validator("calls", mode="before")
+    @field_validator("calls", mode="before",
+                     json_schema_input_type=Call | Annotated[list[Call], Field(min_length=1)] | None)
     @classmethod
     def _one_or_many_calls(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value

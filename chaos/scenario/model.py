@@ -42,7 +42,8 @@ def _names(value: Any) -> Any:
     return tuple(listed)
 
 
-Members = Annotated[tuple[str, ...], BeforeValidator(_names), Field(min_length=1, strict=False)]
+Members = Annotated[tuple[str, ...], BeforeValidator(
+    _names, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)])]
 
 
 def _known(name: str) -> str:
