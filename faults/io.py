@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain, unable
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import Part, Seconds, Size, names, show_bytes, show_seconds
@@ -54,6 +54,8 @@ class Io(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"fail_calls"})
     strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
     may_end_target: ClassVar[bool] = True
+    drawn = Drawn(280, {"for": ("1s", "500ms", "2s"), "path": ("{run}/state/*",)}, family="disk", role="syncer",
+                  ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
 
     kind: Literal["io"] = "io"
     path: FilePattern
@@ -80,7 +82,8 @@ class Io(Fault):
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of these; a plan's freezing sets it."""
 
-    @field_validator("calls", mode="before")
+    @field_validator("calls", mode="before",
+                     json_schema_input_type=Call | Annotated[list[Call], Field(min_length=1)] | None)
     @classmethod
     def _one_or_many_calls(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
