@@ -10,6 +10,7 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from diloco_chaos.faults.io import Io
+from diloco_chaos.faults.lemon import Lemon
 from diloco_chaos.faults.links.base import LinkFault
 from diloco_chaos.faults.links.corruption import CorruptLink
 from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
@@ -26,6 +27,7 @@ from diloco_chaos.faults.machines import (
 from diloco_chaos.faults.pressure import CpuPressure, IoPressure, MemoryPressure
 from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
+from diloco_chaos.faults.replace import Replace
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from diloco_chaos.faults.straggler import Straggler
@@ -72,6 +74,7 @@ __all__ = [
     "Kill",
     "KillProcess",
     "Latency",
+    "Lemon",
     "Lie",
     "LimitData",
     "LinkFault",
@@ -86,6 +89,7 @@ __all__ = [
     "PauseProcess",
     "Poison",
     "PowerLoss",
+    "Replace",
     "Requeue",
     "Reset",
     "Restart",

@@ -244,6 +244,10 @@ class Fault(BaseModel):
         felt = [[end for end in ends(target) if end in learners] for target in self.targets]
         return list(dict.fromkeys(name for names in felt for name in names)) if all(felt) else learners
 
+    def joining(self) -> Sequence[str]:
+        """Return the nodes that are not there before it comes, and that it starts."""
+        return self.targets if self.brings_target else ()
+
     def starts_process(self) -> bool:
         """Return whether it has a process of its targets started, at once or later, which then has to be merged
         from."""

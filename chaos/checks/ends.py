@@ -88,7 +88,7 @@ def no_unplanned_exit(history: History) -> Finding:
 def restarts(history: History, bound: Restarts) -> Finding | None:
     """No node ends in the same way three times in a row without a new round between, and none is started again by its
     scheduler more often than the scenario allows."""
-    again = Counter(gone.target for gone in history.exits if gone.again and not gone.killed)
+    again = Counter(gone.target for gone in history.exits if gone.again and (gone.trusted or not gone.killed))
     if not again and bound.most is None:
         return None
     most = max(again.values(), default=0)

@@ -222,7 +222,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     took: list[_Return] = []
     for span in kills:
         need(span.injected is not None, f"{span.planned.describe()} was never injected", longer(history))
-        for target in span.planned.fault.targets:
+        for target in span.planned.fault.joining() or span.planned.fault.targets:
             took += _returned(history, span, target, within)
     for span in failed:
         for target in span.planned.fault.targets:
@@ -374,7 +374,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
         return None
     need(history.plan.cluster.step_time > 0 or math.isfinite(history.plan.trainer.counting.steps_for_pace),
          "without pace there is no nominal speed")
-    need(all(map(history.step_time, history.plan.cluster.names)),
+    need(all(map(history.step_time, history.plan.cluster.starters)),
          "too few rounds before the first fault to know the pace of every worker")
     least = bound.at_least
     paces: list[tuple[float, float, str, str, Late]] = []  # beyond what is allowed, pace, whose, words
@@ -383,7 +383,8 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     for start, end, words_of in windows:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
-            if (learner not in hit and end - start >= _LEAST_BASELINE_S and _training(history, learner, start)
+            known = history.step_time(learner) > 0  # who came later may have no pace of its own from before
+            if (learner not in hit and known and end - start >= _LEAST_BASELINE_S and _training(history, learner, start)
                     and not _without_memory(history, learner, start, end)):
                 pace = history.pace(learner, start, end)
                 lost = _lost_computing(history, learner, start, end) if history.plan.cluster.step_time else 0.0

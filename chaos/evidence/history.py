@@ -290,6 +290,8 @@ class History:
         stops none."""
         if not planned.fault.stops_target:
             return start
+        if planned.fault.expected_duration() is None:
+            return None  # a process that is started all the same ends nothing
         starts = [next((event.t for event in self.tape.of(Spawn, node="harness")
                         if event.target == target and event.t > start), None) for target in planned.fault.targets]
         known = [t for t in starts if t is not None]

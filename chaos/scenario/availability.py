@@ -8,6 +8,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from diloco_chaos.faults import Fault
+from diloco_chaos.faults.process import TYPICAL_START_S
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _ROUNDS = 200
@@ -105,6 +106,8 @@ def _outages(cluster: TrainerSettings, faults: Iterable[Fault]) -> list[_Outage]
             outages.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
                                    fault.stops_target or cut_off or length > cluster.heartbeat_timeout, joins,
                                    0.0 if fault.ends_connections() else cluster.coupling.unseen_s))
+        if spares := frozenset(fault.joining()) & frozenset(cluster.names) - struck:
+            outages.append(_Outage(spares, 0.0, (fault.at or 0.0) + TYPICAL_START_S, True, True, 0.0))
     return outages
 
 

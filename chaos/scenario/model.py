@@ -124,7 +124,7 @@ class Scenario(BaseModel):
 
 def joiners(faults: Sequence[Fault]) -> list[str]:
     """The learners that come later, in the order of the faults that bring them."""
-    return [target for fault in faults if fault.brings_target for target in fault.targets]
+    return [node for fault in faults for node in fault.joining()]
 
 
 def members_of(domains: Mapping[str, Sequence[str]], cluster: TrainerSettings) -> dict[str, list[str]]:
@@ -146,6 +146,8 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
     nodes, process = _of_processes(targets)
     if process and f"{kind}_process" in FAULTS:
         kind, targets, rest["process"] = f"{kind}_process", nodes, process
+    if isinstance(targets, str) and " with " in targets:  # `replace: w-2 with w-5`
+        targets, _, rest["with"] = targets.partition(" with ")
     if aimed := _domains_in(targets, domains, kind in FAULTS and FAULTS[kind].on_links):
         listed: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
         targets = list(dict.fromkeys(name for target in listed for name in aimed.get(target, [target])))

@@ -96,7 +96,7 @@ def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names
         yield f"a node holds at a failpoint only for a fault that stands in the scenario: write {fault.kind} there"
     else:
         yield from (*_after(fault, names), *_when(scenario, fault))
-    if fault.brings_target or "fill_disk" in fault.requires():
+    if fault.joining() or "fill_disk" in fault.requires():
         yield f"{fault.kind}: the cluster must be prepared for it: write it in the scenario"
     for other in on:
         if _touch(fault, other, scenario) and _alike(fault, other):
@@ -162,12 +162,14 @@ def _out_of_reach(scenario: Scenario) -> Iterator[Objection]:
 def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
     """Who joins must not be there yet: the last learners, each once, and not all of them."""
     coming = joiners(scenario.faults)
-    last = scenario.cluster.names[-len(coming):] if coming else []
-    if fault.brings_target and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
-        yield (f"join: only the last learners can come later, each once, and at least one must be there from the "
+    last = scenario.cluster.later(len(coming))
+    if fault.joining() and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
+        which = f"nodes with `spare: true` ({', '.join(last) or 'there is none'}) come" if scenario.trainer.programs() \
+            else "the last learners can come"
+        yield (f"{fault.kind}: only {which} later, each once, and at least one must be there from the "
                f"beginning; this cluster has {', '.join(scenario.cluster.names)}")
-    elif fault.brings_target and scenario.cluster.learners_needed > scenario.cluster.learners - len(coming):
-        yield (f"join: without {', '.join(coming)} the quorum of {scenario.cluster.learners_needed} is never "
+    elif fault.joining() and scenario.cluster.learners_needed > scenario.cluster.learners - len(coming):
+        yield (f"{fault.kind}: without {', '.join(coming)} the quorum of {scenario.cluster.learners_needed} is never "
                f"reached")
 
 
@@ -519,7 +521,8 @@ def _in_the_way(stretch: Stretch, stretches: list[Stretch], scenario: Scenario) 
         if other is stretch or stretch.root != other.root or not _touch(stretch.fault, other.fault, scenario):
             continue
         first = (other.start, other.number) < (stretch.start, stretch.number)
-        if first and _downs(other) and not stretch.fault.on_links and stretch.start < other.end - _INSTANT_S:
+        bound = not stretch.fault.on_links and not stretch.fault.joining()
+        if first and _downs(other) and bound and stretch.start < other.end - _INSTANT_S:
             yield f"{stretch.fault.describe()}: its target is down by then ({other.fault.describe()})"
         elif stretch.number > other.number and _alike(stretch.fault, other.fault) and _meet(stretch, other):
             yield f"{stretch.fault.describe()} overlaps with {other.fault.describe()}: one at a time on a target"

@@ -62,6 +62,15 @@ class Cluster:
         its status."""
         self.site.nodes[node].end(signal.SIGKILL, restart_after)
 
+    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None = None) -> None:
+        """Kill the process of a node now, and each later one so many seconds after its start, whoever started it.
+        `restart_after`: None leaves that to the node's own scheduler. `times`: so many processes, None: all."""
+        self.site.nodes.spoil(node, after_start, restart_after, times)
+
+    def retire(self, node: str) -> None:
+        """SIGKILL, if it is there; it is never started again, neither by the harness nor by its own scheduler."""
+        self.site.nodes.retire(node)
+
     def terminate(self, node: str, restart_after: float | None, number: signal.Signals = signal.SIGTERM,
                   grace: float = STOP_TIMEOUT_S) -> None:
         """Ask it to end by this signal, as `kill` else; SIGKILL follows for a node that does not end within `grace`

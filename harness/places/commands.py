@@ -70,13 +70,25 @@ class PlaceCommands:
             if spec.listens:
                 self._nodes.ports[spec.name] = self._addresses.port_for(spec, program)
         for spec, program in _commands(nodes):
-            for link, to in spec.links.items():
-                named = to in program.talks_to
-                upstream = f"{self._addresses.found_at(to)}:{self._nodes.ports[to]}" if named else ""
-                self._links.make_of_command(link, upstream, echo)
+            self._link(spec, program, echo)
         for spec, program in _commands(nodes):
             self._nodes.start(spec, spec.incarnation)
             self._wait_ready(spec, program)
+
+    def join(self, spec: NodeSpec, program: Program, echo: str) -> None:
+        """Make the links of one that was not there from the beginning, and start it. Nothing waits for it.
+
+        Raises:
+            ClusterError: it can't be started.
+        """
+        self._link(spec, program, echo)
+        self._nodes.start(spec, spec.incarnation)
+
+    def _link(self, spec: NodeSpec, program: Program, echo: str) -> None:
+        for link, to in spec.links.items():
+            named = to in program.talks_to
+            upstream = f"{self._addresses.found_at(to)}:{self._nodes.ports[to]}" if named else ""
+            self._links.make_of_command(link, upstream, echo)
 
     def started(self, spec: NodeSpec, program: Program, number: int) -> Started:
         """Return what a process of a node is started with, and write its files.

@@ -26,7 +26,7 @@ MOST_LOAD = 0.6
 """Share of all processors that the learners' steps together may need: the rest is for everything else."""
 
 
-Part = Literal["peers: caught", "image", "service", "files", "left_behind: keep"]
+Part = Literal["peers: caught", "image", "service", "files", "left_behind: keep", "spare"]
 """What a scenario says of a command that not every place can make something of."""
 
 

@@ -74,7 +74,7 @@ def refused_parts(place: Place, program: Program) -> list[str]:
     """Return what of a command a place can't have, a sentence each: why, and which places take it."""
     has: dict[Part, bool] = {"peers: caught": bool(program.meets), "image": bool(program.image or program.service),
                              "service": program.service is not None, "files": bool(program.files),
-                             "left_behind: keep": program.keeps_leftovers}
+                             "left_behind: keep": program.keeps_leftovers, "spare": program.spare}
     return [f"{part}: {_or_elsewhere(why, [other for other in places() if part in other.takes])}"
             for part, why in place.refuses.items() if has[part]]
 

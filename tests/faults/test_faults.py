@@ -16,7 +16,7 @@ def settings(kind):
     return {"kind": kind, "targets": target} | ({"for": "2s"} if kind in LASTING else {}) | (
         {"process": "rank-3"} if issubclass(FAULTS[kind], OfProcess) else {}) | (
         {"path": "*.pt", "error": "EIO"} if kind == "io" else {}) | (
-        {"size": "1GB"} if kind == "memory_pressure" else {})
+        {"size": "1GB"} if kind == "memory_pressure" else {}) | ({"with": "learner-4"} if kind == "replace" else {})
 
 
 def test_every_kind_is_registered_under_the_key_that_names_it():

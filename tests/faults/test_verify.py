@@ -53,6 +53,36 @@ def test_what_ends_a_process_is_felt_by_its_exit_status(kind, status, ok):
     assert observed(f"{{{kind}: learner-1, at: 4s, restart_after: 1s}}", gone(status))[0] is ok
 
 
+def spawn(t, incarnation):
+    return harness(t, "spawn", target="learner-1", incarnation=incarnation)
+
+
+@pytest.mark.parametrize(("settings", "events", "result"), [
+    ("", [gone(-9), spawn(6.0, 1), gone(-9, 6.8, incarnation=1)], (True, "learner-1 failed 2 times (SIGKILL)")),
+    ("", [gone(-9, trusted=True), spawn(6.0, 1), gone(0, 6.8, incarnation=1, killed=False)],
+     (True, "learner-1 failed once (SIGKILL), and its scheduler started it again once")),
+    ("", [gone(-9), spawn(END - 1.0, 1)], (True, "learner-1 failed once (SIGKILL)")),
+    ("", [gone(-9), spawn(6.0, 1)], (False, "learner-1.1 was started, and lived on")),
+    (", times: 1", [gone(-9), spawn(6.0, 1)], (True, "learner-1 failed once (SIGKILL)")),
+    ("", [gone(0)], (False, "learner-1 was not there to be killed"))],
+    ids=["again", "left alone", "at the end", "spared", "often enough", "by itself"])
+def test_a_lemon_fails_with_each_process_that_it_gets(settings, events, result):
+    assert observed(f"{{lemon: learner-1, at: 4s{settings}}}", *events) == result
+
+
+def started(name, t, incarnation=0):
+    return harness(t, "spawn", target=name, incarnation=incarnation)
+
+
+@pytest.mark.parametrize(("events", "result"), [
+    ([started("learner-4", 5.1)],
+     (True, "learner-1 stayed away; learner-4 was started, and had no part in a round")),
+    ([started("learner-4", 5.1), started("learner-1", 6.0, 1)], (False, "learner-1.1 was started all the same")),
+    ([], (False, "learner-4 was not started"))], ids=["well", "again", "nobody"])
+def test_a_replaced_node_stays_away_and_its_spare_is_started(events, result):
+    assert observed("{replace: learner-1 with learner-4, at: 4s}", *events) == result
+
+
 @pytest.mark.parametrize(("told", "words"), [
     (gone(85, t=AT + 4.2), "exit status 85 after 4.2 s"), (gone(0, t=AT + 0.4), "exit status 0"),
     (gone(-9, t=AT + 5.1, forced_after=5.0), "exit status SIGKILL, which had to follow after 5.0 s"),

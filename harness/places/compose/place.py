@@ -33,7 +33,8 @@ class Compose(Place):
         "lose_unsynced": "what a container has not synced is known by names that only the container knows",
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})
-    refuses: ClassVar[Mapping[Part, str]] = {"left_behind: keep": "a container ends with all that runs in it"}
+    refuses: ClassVar[Mapping[Part, str]] = {"left_behind: keep": "a container ends with all that runs in it",
+                                             "spare": "no container can be added to a run of commands"}
     in_images = True
     only_cpu = "containers have none"
     options = (TOXIPROXY, TOXIPROXY_PORT)

@@ -49,7 +49,8 @@ class Kubernetes(by_command.OfMachines):
                          "name the peers in the command",
         "service": "a compose file says nothing to a Kubernetes: write `image: NAME`",
         "files": "the run's folder is not in pods",
-        "left_behind: keep": "a pod's container ends with all that runs in it"}
+        "left_behind: keep": "a pod's container ends with all that runs in it",
+        "spare": "no pod can be added to a run of commands"}
     in_images = True
     only_cpu = "containers have none"
     not_resumed = "it ran in pods, and what these kept is gone with them"

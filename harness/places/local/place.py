@@ -46,7 +46,7 @@ class Local(Place):
         "press": "pressure is put on this machine only",
         "corrupt_links": "only the embedded link server can turn over bits",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes on this machine only")}
-    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep"})
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep", "spare"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
 
     def __init__(self, links_port: int = 0, toxiproxy: str = "", forks: bool = True) -> None:

@@ -99,7 +99,10 @@ class LocalSite(Site):
         """Make the link, start the node."""
         self._preloads.begin([node])
         self._pressures.begin([node])
-        self._started(node)
+        if node.program is not None and self._echo is not None:
+            self._commands.join(node, node.program, self._echo.address)
+        else:
+            self._started(node)
 
     def _started(self, node: NodeSpec) -> None:
         self.links.make(node.name, f"{LOOPBACK}:{self.nodes.ports[node.connects_to]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
@@ -22,6 +23,22 @@ Spawner = Callable[[NodeSpec, int], P | None]
 """spawn(node, number): start this incarnation; None where the place can't be asked now: that is done again."""
 LastLines = Callable[[str, int], str]
 """last_lines(node, number): the end of an incarnation's log, to be shown."""
+
+
+@dataclass
+class Lemon:
+    """A node whose processes are killed, whoever started them."""
+
+    after_start: float
+    restart_after: float | None
+    left: int | None
+    """So many more are; None: all."""
+
+    def takes_one(self) -> bool:
+        """Return whether one more is, and count it."""
+        if self.left is not None:
+            self.left -= 1
+        return self.left is None or self.left >= 0
 
 
 def log_of(run: Path, node: str, number: int) -> Path:
@@ -51,6 +68,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         self._clock, self._on_end = clock, on_end
         self.last_lines: LastLines = last_lines or (lambda node, number: end_of_log(run, node, number))
         self._newest: dict[str, Incarnation[P]] = {}
+        self._lemons: dict[str, Lemon] = {}
         self._no_space: dict[str, float] = {}  # node -> seconds after which it is started again
 
     def __getitem__(self, node: str) -> Incarnation[P]:
@@ -80,6 +98,8 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             return self._newest[spec.name]
         self._newest[spec.name] = started = Incarnation(spec, number, process, self._undo_log, self._clock)
         self._record(Spawn(target=spec.name, incarnation=number, **process.whereabouts()))
+        if (lemon := self._lemons.get(spec.name)) is not None and lemon.takes_one():
+            started.doom(lemon.after_start, lemon.restart_after)
         return started
 
     def poll(self) -> None:
@@ -142,13 +162,15 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     def _ended(self, node: Incarnation[P], status: int) -> None:
         """Record an end. A command's scheduler may start it again; where it does not, the others go on."""
         self._on_end(node, status)
-        program = node.spec.program
-        if program is not None and not node.expected_exit and (
+        program, lemon = node.spec.program, self._lemons.get(node.name)
+        follows = lemon is not None and lemon.restart_after is None and node.expected_exit
+        if program is not None and (follows or not node.expected_exit) and (
                 program.restart == "always" or (program.restart == "on-failure" and status != 0)):
             node.restart_at = self._clock() + program.restart_delay
         again = None if program is None else node.restart_at is not None
         gone = Exit(target=node.name, incarnation=node.number, status=status, killed=node.expected_exit,
-                    forced_after=node.forced_after, again=again, **node.process.details())
+                    forced_after=node.forced_after, again=again, trusted=follows and again is True,
+                    **node.process.details())
         self._record(gone)
         if gone.left:
             self._record(Warning(reason=f"{node.name}.{node.number} ended and left behind: {'; '.join(gone.left)}; "
@@ -162,6 +184,18 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     def states(self) -> dict[str, NodeState]:
         """Return every node's state, by the node's name."""
         return {name: node.known() for name, node in self._newest.items()}
+
+    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None) -> None:
+        """Kill its process now, and each that follows so long after its start, whoever started it."""
+        lemon = self._lemons[node] = Lemon(after_start, restart_after, times)
+        if self[node].alive and lemon.takes_one():
+            self[node].end(signal.SIGKILL, restart_after)
+
+    def retire(self, node: str) -> None:
+        """End it, and all that is to follow it."""
+        self._lemons.pop(node, None)
+        self[node].restart_at = None
+        self[node].end(signal.SIGKILL, None)
 
     def supersede(self, node: str) -> None:
         """Stop it, and start the next incarnation beside it."""

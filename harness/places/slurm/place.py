@@ -40,7 +40,8 @@ class Slurm(by_command.OfMachines):
                          "in the command",
         "image": "jobs run what is on their machines: leave it out",
         "files": "the run's folder is not on the machines of jobs",
-        "left_behind: keep": "a job ends with all that runs in it"}
+        "left_behind: keep": "a job ends with all that runs in it",
+        "spare": "no job can be added to a run of commands"}
     has_programs = True
     only_cpu = "jobs were never tried with one"
     not_resumed = "it ran in jobs, and what these kept is gone with them"

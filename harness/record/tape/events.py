@@ -183,6 +183,8 @@ class Exit(Event):
     """It had been asked to end, and had not so many seconds later: SIGKILL followed."""
     again: bool | None = None
     """A command's scheduler is going to start it again."""
+    trusted: bool = False
+    """So it is, though a fault that follows the node had ended it."""
     oom: bool = False
     """The kernel ended it for want of memory."""
     lost: str = ""

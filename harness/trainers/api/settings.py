@@ -155,6 +155,10 @@ class TrainerSettings(BaseModel):
         """The learners that are there from the beginning."""
         return self.names[:self.learners - self.joining]
 
+    def later(self, count: int) -> Sequence[str]:
+        """Return the workers that are not there from the beginning, where so many come later: the last ones."""
+        return self.names[-count:] if count else []
+
     @property
     def all_nodes(self) -> list[str]:
         """Return every node, in the order of starting: here, a coordinator and the learners."""

@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import Restart, Service, splitt
 
 NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 MOST_NODES = 64
-_NEWER_OF_NODES = ("files", "left_behind")
+_NEWER_OF_NODES = ("files", "left_behind", "spare")
 """Settings of a node that older plans lack: they stand in a plan only where something is said."""
 _LONGEST_FILE, _LONGEST_PATH = 1 << 20, 200
 
@@ -149,6 +149,8 @@ class NodeKind(InContainer):
     left_behind: Literal["fail", "end", "keep"] = "end"
     """Processes that it has started and that are still there when it has ended: they are ended, and that fails a check
     or not; or they live until the run is over."""
+    spare: bool = False
+    """A worker that is not there from the beginning: a fault, `replace`, starts it in another one's place."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -221,6 +221,15 @@ class CommandSettings(SimpleSettings):
         return [name for kind, spec in self.nodes.items() if spec.worker is True for name in spec.names(kind)]
 
     @property
+    def starters(self) -> list[str]:
+        """Return the workers that are no spares."""
+        return [name for name in self.names if name not in self.later(0)]
+
+    def later(self, count: int) -> Sequence[str]:
+        """Return the spares, however many come."""
+        return [name for kind, spec in self.nodes.items() if spec.spare for name in spec.names(kind)]
+
+    @property
     def silent(self) -> list[str]:
         """Return the names of the workers that tell of no round."""
         return [name for kind, spec in self.nodes.items() if spec.worker == "silent" for name in spec.names(kind)]
@@ -294,7 +303,7 @@ class CommandSettings(SimpleSettings):
         return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
                        ReadyCheck(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
                        talks_to, meets, spec.processes, spec.state, spec.files, spec.image, spec.stated, self.here,
-                       spec.left_behind == "keep")
+                       spec.left_behind == "keep", spec.spare)
 
     @cached_property
     def alone(self) -> CommandSettings | None:
@@ -340,6 +349,11 @@ class CommandSettings(SimpleSettings):
         """Return 1, as a round of one worker counts; 0 where none is live."""
         return 1 if live else 0
 
+    def merging_speed(self, living: Collection[str]) -> float:
+        """Return as of every trainer; where each worker makes rounds of its own, as many are made as there are workers.
+        """
+        return super().merging_speed(living) if self.shared else float(len(living))
+
     @property
     def tells_losses(self) -> bool:
         """Return whether there will be a curve of losses."""
@@ -349,6 +363,7 @@ class CommandSettings(SimpleSettings):
         """Yield (place below `trainer`, sentence) for everything that can't work."""
         yield from self._wrong_commands()
         yield from self._wrong_states()
+        yield from self._wrong_spares()
         if not self.names:
             yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
         known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
@@ -375,6 +390,13 @@ class CommandSettings(SimpleSettings):
         if silent := [name for name in self.names if name not in reporting]:
             yield (("progress",) if self.progress else ("nodes",),
                    f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
+
+    def _wrong_spares(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, spec in self.nodes.items():
+            if spec.spare and (spec.worker is not True or spec.listens or spec.ready or spec.peers == "caught"):
+                yield (("nodes", kind, "spare"),
+                       "spare: only a worker can come later (`worker: true`), and no other node may need it before: "
+                       "leave out `listens`, `ready` and `peers: caught`")
 
     def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         for kind, spec in self.nodes.items():

@@ -61,7 +61,7 @@ class LogWitness:
         self._workers = set(settings.names)
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
-        self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.target)
+        self._rounds = Rounds(settings.starters, shared=settings.shared, target=settings.target)
         self._shared = settings.shared
         self._reports: dict[tuple[str, int], deque[tuple[RoundReport, float]]] = {}  # which are not counted yet
         together = Numbering()

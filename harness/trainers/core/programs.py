@@ -139,6 +139,8 @@ class Program:
     """The folder of the scenario's file; empty: where the harness runs."""
     keeps_leftovers: bool = False
     """What it leaves behind when it ends lives on until the run is over."""
+    spare: bool = False
+    """It is not there from the beginning."""
 
     @property
     def waits_for(self) -> str:

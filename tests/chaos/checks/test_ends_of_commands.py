@@ -218,6 +218,15 @@ def test_more_restarts_than_allowed_fail():
     assert (judged.verdict, judged.bound, judged.evidence) == ("failed", "≤ 2", ["w-1 was started again 3 times"])
 
 
+@pytest.mark.parametrize(("trusted", "result"), [(True, "failed"), (False, "passed")])
+def test_who_trusts_a_broken_node_starts_it_again_though_a_fault_ended_it(trusted, result):
+    ends = [event for inc in range(4) for event in (
+        *trained("w-1", 3, inc=inc, began=float(inc)), ended(inc + 0.5, "w-1", -9, inc=inc, killed=True, again=True,
+                                                            trusted=trusted))]
+    history = run(*ends, *trained("w-2", 90), over(99.0), checks="{restarts: {most: 3}}")
+    assert verdict(history, "restarts").verdict == result
+
+
 @pytest.mark.parametrize("told", [
     {"why": lambda number: "ABC"[number]}, {"statuses": (1, 2, 1)}, {"exits": [1]}],
     ids=["other words", "other statuses", "allowed"])

@@ -350,13 +350,13 @@ def test_a_restart_is_over_at_once():
 
 # -- what a place can't do -------------------------------------------------------------------------------------------
 
-_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "lie": "",
+_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "lemon": "", "poison": "", "lie": "",
              "corrupt_memory": "", "kill": "", "terminate": "",
              "restart": "", "corrupt": "", "truncate": "", "delete": "",
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
              "power_loss": "", "clock_jump": "", "delete_pod": "", "evict": "", "drain_node": "", "node_power_loss": "",
              "requeue": "", "restart_control_plane": "", "io": ", for: 3s, path: x, error: EIO",
-             "memory_pressure": ", for: 3s, size: 1GB"}
+             "memory_pressure": ", for: 3s, size: 1GB", "replace": ", with: learner-4"}
 
 
 @pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if not issubclass(fault, OfProcess)))
@@ -609,6 +609,23 @@ def test_only_the_last_learners_can_join_each_once_and_not_all(faults):
 def test_those_who_are_there_from_the_beginning_must_make_a_quorum():
     text = scenario("{join: [learner-3, learner-4], at: 1s}").replace("name:", "cluster: {quorum: 3}\nname:", 1)
     assert any("the quorum of 3 is never reached" in words for words in problems(text))
+
+
+@pytest.mark.parametrize("spare", ["learner-2", "learner-9"])
+def test_the_last_learner_takes_anothers_place(spare):
+    parse(scenario("{lemon: learner-1, at: 1s}", "{replace: learner-1 with learner-4, at: 3s}"))
+    found = problems(scenario(f"{{replace: learner-1 with {spare}, at: 3s}}"))
+    assert any("replace: only the last learners can come later" in words for words in found)
+
+
+def test_a_spare_of_commands_is_a_worker_that_says_so():
+    spare = "    w-3: {worker: true, run: t.py}\n  progress:\n    - {node: w-3, log: '(?P<round>[0-9]+)'}\n"
+    text = of_commands("{replace: w-2 with w-3, at: 1s}").replace("  progress:\n", spare)
+    parse(text.replace("w-3: {", "w-3: {spare: true, "))
+    with pytest.raises(ScenarioError, match="spare: only a worker can come later"):
+        parse(text.replace("w-2: {", "w-2: {spare: true, "))
+    with pytest.raises(ScenarioError, match=r"only nodes with `spare: true` \(there is none\) come later"):
+        parse(text)
 
 
 def test_joiners_are_named_by_faults_and_not_counted_by_hand():

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
 from diloco_chaos.harness.base.processes import state
+from diloco_chaos.harness.places.base import NodeSpec
+from diloco_chaos.harness.trainers.core.programs import Program
 
 PATIENT = """
 import signal, sys, time
@@ -50,6 +53,37 @@ def test_a_node_that_does_not_listen_is_killed(ground):
     cluster.terminate("worker", None, signal.SIGTERM, 0.2)
     ground.until(ground.exits)
     assert ground.exits() == [(0, -signal.SIGKILL, True)]
+
+
+def test_a_lemon_is_killed_again_until_it_has_failed_so_often(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.spoil("worker", 0.1, 0.05, times=3)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 3)
+    (ground.path / "count").unlink()
+    ground.until(lambda: ground.count() > 100)
+    assert ground.exits() == [(number, -signal.SIGKILL, True) for number in range(3)]
+
+
+def test_a_lemon_that_is_a_command_is_started_again_by_its_own_scheduler(ground):
+    program = Program(f"{sys.executable} -c 'import time; time.sleep(60)'", restart="on-failure", restart_delay=0.05)
+    cluster = ground.cluster
+    cluster.start([NodeSpec("w", (), program=program)])
+    cluster.spoil("w", 0.05, None, times=2)
+    ground.until(lambda: cluster.states()["w"].incarnation == 2)
+    ended = [(fields["killed"], fields["again"], fields["trusted"]) for event, fields in ground.events
+             if event == "exit"]
+    assert ended == [(True, True, True)] * 2
+
+
+def test_a_node_that_is_replaced_is_started_by_nobody_any_more(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.spoil("worker", 0.05, 0.05)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 2)
+    cluster.retire("worker")
+    ground.until(lambda: cluster.states()["worker"].state == "dead")
+    assert ground.site.nodes["worker"].restart_at is None
 
 
 def test_a_paused_node_stands_still_until_it_is_let_go(ground):

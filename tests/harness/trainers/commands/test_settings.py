@@ -251,3 +251,9 @@ def test_the_folder_of_the_scenario_is_a_placeholder():
     own = program.own("/run", "w") | {"python": "python3", "incarnation": "0"}
     assert program.started(own, {}, ()).argv == ["python3", "/a folder/t.py"]
     assert settings.commands == {"w": "{python} /a folder/t.py"}, "what is asked about before a foreign plan is run"
+
+
+@pytest.mark.parametrize(("shared", "share"), [(True, 1), (False, 0.5)])
+def test_half_of_the_workers_make_as_many_shared_rounds_and_half_of_those_of_their_own(shared, share):
+    found = settings(shared=shared)
+    assert found.merging_speed(["replica-1"]) == share * found.merging_speed(found.names)
