@@ -184,17 +184,13 @@ class Page:
 
     def disarm_cuda(self) -> bool:
         """Let them do as ever, but in a process that has no device any more; return whether a rule held."""
-        return self._page.cuda.disarm()
-
-    @property
-    def cuda_armed(self) -> bool:
-        """Return whether a rule holds for calls of the CUDA runtime."""
-        return bool(self._page.cuda.armed)
+        return bool(self._page.cuda.disarm())
 
     @property
     def cuda_hits(self) -> CudaHits:
         """Return what the last rule for calls of the CUDA runtime has done."""
-        return self._page.cuda.hits
+        part: CudaPart = self._page.cuda
+        return part.hits
 
     def hits(self, number: int) -> Hits:
         """Return what a rule has done since it was armed; also of one that is not any more."""

@@ -13,7 +13,8 @@ int cudaGetDeviceCount(int *count) { *count = 1; return 0; }
 int cudaSetDevice(int device) { return device ? 101 : 0; }
 int cudaMalloc(void **at, size_t size) { *at = malloc(size); return *at ? 0 : 2; }
 int cudaMallocAsync(void **at, size_t size, stream s) { return cudaMalloc(at, size); }
-int cudaLaunchKernel(const void *kernel, struct dim3 grid, struct dim3 block, void **arguments, size_t shared, stream s) {
+int cudaFree(void *at) { free(at); return 0; }
+int cudaLaunchKernel(const void *kernel, struct dim3 grid, struct dim3 block, void **arguments, size_t n, stream s) {
     ((void (*)(void **, unsigned))kernel)(arguments, grid.z * block.z);
     return 0;
 }
@@ -41,7 +42,8 @@ HEAD = """
 #include <stdio.h>
 #include <string.h>
 struct dim3 { unsigned x, y, z; };
-int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaMalloc(void **, size_t), cudaMallocAsync(void **, size_t, void *),
+int cudaGetDeviceCount(int *), cudaSetDevice(int), cudaMalloc(void **, size_t),
+    cudaMallocAsync(void **, size_t, void *),
     cudaLaunchKernel(const void *, struct dim3, struct dim3, void **, size_t, void *),
     __cudaLaunchKernel(const void *, struct dim3, struct dim3, void **, size_t, void *),
     cudaLaunchKernelExC(const void *, const void *, void **), cudaGraphLaunch(void *, void *),
@@ -91,17 +93,19 @@ int main(int count, char **names) { return ((int (*)(void))dlsym(dlopen(names[1]
 DEVICE = HEAD + """
 static double *on_device;
 static void train(void **arguments, unsigned times) { **(double **)arguments[0] *= 1 - 0.01 * times; }
+int cudaFree(void *);
 int begin(void) {
     int count, code = cudaGetDeviceCount(&count);
-    code = code ? code : cudaSetDevice(0);
-    return code ? code : cudaMalloc((void **)&on_device, sizeof *on_device);
+    return code ? code : cudaSetDevice(0);
 }
 int step(double *loss) {
     void *arguments[] = {&on_device};
-    int code = cudaMemcpy(on_device, loss, sizeof *loss, 1);
+    int code = cudaMalloc((void **)&on_device, sizeof *on_device);
+    code = code ? code : cudaMemcpy(on_device, loss, sizeof *loss, 1);
     code = code ? code : cudaLaunchKernel(train, one, one, arguments, 0, NULL);
     code = code ? code : cudaDeviceSynchronize();
-    return code ? code : cudaMemcpy(loss, on_device, sizeof *loss, 2);
+    code = code ? code : cudaMemcpy(loss, on_device, sizeof *loss, 2);
+    return code ? code : cudaFree(on_device);
 }
 """
 """What a job trains with: a loss that a kernel makes smaller."""
