@@ -38,7 +38,7 @@ _CODES: Mapping[DeviceError, _Code] = {
     "nvlink": _Code(220, "an uncorrectable NVLink error", _OF_A_DEVICE),
     "launch": _Code(719, "a launch failure", (*_LAUNCHES, *_WAITS)),
     "lost": _Code(999, "a lost device", tuple(call for call in CUDA_CALLS if call not in _QUESTIONS)),
-    "memory": _Code(2, "out of memory", _ALLOCATES)}
+    "memory": _Code(2, "full device memory", _ALLOCATES)}
 
 
 class Cuda(Fault):
@@ -112,7 +112,7 @@ class Cuda(Fault):
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         after = f" after {show_bytes(self.after_bytes)}" if self.after_bytes else ""
-        return f"{self._what}{after} on the device of {names(self.targets)} {self.describe_duration()}"
+        return f"{self._what}{after} at {names(self.targets)} {self.describe_duration()}"
 
     def expected_lost_time(self) -> float:
         """Return its duration in seconds, but where launches come late: nothing is computed meanwhile."""
@@ -122,7 +122,7 @@ class Cuda(Fault):
     def _what(self) -> str:
         if self.error is not None:
             return _CODES[self.error].called
-        return "work that never ends" if self.hang else f"launches {show_seconds(self.delay or 0.0)} late"
+        return "device work that never ends" if self.hang else f"kernel launches {show_seconds(self.delay or 0.0)} late"
 
     def _counted(self, target: str, hits: CudaHits) -> str:
         calls = ", ".join(f"{call} {count}" for call, count in hits.calls.items())

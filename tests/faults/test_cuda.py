@@ -63,10 +63,10 @@ def test_each_begins_with_the_calls_that_it_is_about(more, action, among, not_am
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    ({"error": "lost"}, "a lost device on the device of w for 2.0 s"),
-    ({"error": "memory", "after_bytes": "2GB"}, "out of memory after 2.0 GB on the device of w for 2.0 s"),
-    ({"delay": "300ms"}, "launches 300 ms late on the device of w for 2.0 s"),
-    ({"hang": True}, "work that never ends on the device of w for 2.0 s")])
+    ({"error": "lost"}, "a lost device at w for 2.0 s"),
+    ({"error": "memory", "after_bytes": "2GB"}, "full device memory after 2.0 GB at w for 2.0 s"),
+    ({"delay": "300ms"}, "kernel launches 300 ms late at w for 2.0 s"),
+    ({"hang": True}, "device work that never ends at w for 2.0 s")])
 def test_it_says_what_befalls_the_device(more, words):
     assert fault(**more).describe() == words
 
