@@ -126,8 +126,9 @@ class Cuda(Fault):
 
     def _counted(self, target: str, hits: CudaHits) -> str:
         calls = ", ".join(f"{call} {count}" for call, count in hits.calls.items())
+        count = sum(hits.calls.values())
         of = "one process" if hits.processes == 1 else f"{hits.processes} processes"
-        return f"{target}: {self._what} for {sum(hits.calls.values())} calls ({calls}) of {of}"
+        return f"{target}: {self._what} for {count} call{'' if count == 1 else 's'} ({calls}) of {of}"
 
     def _missed(self, target: str, hits: CudaHits | None) -> str:
         if hits is None:

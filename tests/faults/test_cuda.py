@@ -89,6 +89,8 @@ def test_a_fault_without_an_action_is_refused():
 @pytest.mark.parametrize(("hits", "words"), [
     (CudaHits({"cudaMalloc": 9}, {"cudaMalloc": 4, "cudaLaunchKernel": 8}, 1),
      "w: an uncorrectable ECC error for 12 calls (cudaMalloc 4, cudaLaunchKernel 8) of one process"),
+    (CudaHits({"cudaMalloc": 1}, {"cudaMalloc": 1}, 1),
+     "w: an uncorrectable ECC error for 1 call (cudaMalloc 1) of one process"),
     (CudaHits({"cudaMalloc": 3}, {"cudaMalloc": 3}, 3),
      "w: an uncorrectable ECC error for 3 calls (cudaMalloc 3) of 3 processes")])
 def test_it_took_effect_once_the_processes_counted_calls(hits, words):
