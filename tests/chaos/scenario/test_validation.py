@@ -356,7 +356,8 @@ _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "lemon": "", "poi
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
              "power_loss": "", "clock_jump": "", "delete_pod": "", "evict": "", "drain_node": "", "node_power_loss": "",
              "requeue": "", "restart_control_plane": "", "io": ", for: 3s, path: x, error: EIO",
-             "memory_pressure": ", for: 3s, size: 1GB", "replace": ", with: learner-4"}
+             "memory_pressure": ", for: 3s, size: 1GB", "replace": ", with: learner-4",
+             "cuda": ", for: 3s, error: ecc"}
 
 
 @pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if not issubclass(fault, OfProcess)))
