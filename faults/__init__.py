@@ -6,6 +6,7 @@ from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.byzantine import Impersonation, Lie, Poison
 from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
+from diloco_chaos.faults.cuda import Cuda
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
@@ -49,6 +50,7 @@ __all__ = [
     "CorruptMemory",
     "CpuPressure",
     "CrashLoop",
+    "Cuda",
     "Damage",
     "Delete",
     "DeletePod",

@@ -44,6 +44,10 @@ class Drawn(NamedTuple):
     """Whether it may hit a node that holds at a point of the protocol."""
     family: str = ""
     """Faults that do much the same to a node: explorations count which families have followed each other."""
+    ways: Sequence[Mapping[str, Any]] = ()
+    """Settings that exclude each other, the simplest first: one of these is drawn beside the others."""
+    role: Literal["", "learner", "syncer"] = ""
+    """Which nodes it is drawn for; empty: all that it may hit."""
 
 
 def unable(reasons: Iterable[str]) -> Observation:
@@ -131,6 +135,8 @@ class Fault(BaseModel):
     """Whether its target's process stands still while it lasts."""
     taken_apart: ClassVar[bool] = False
     """Whether freezing makes single faults of it."""
+    spreads_over: ClassVar[str] = ""
+    """A setting with which it may hit all of a domain that a target is in: it then has every domain in `domains`."""
     brings_target: ClassVar[bool] = False
     """Whether its targets are not there before."""
     supersedes: ClassVar[bool] = False

@@ -12,12 +12,12 @@ from diloco_chaos.faults.base import Fault
 from diloco_chaos.faults.process import TYPICAL_START_S
 from diloco_chaos.faults.registry import FAULTS
 from diloco_chaos.harness.base.errors import first
-from diloco_chaos.harness.base.units import Seconds, names, show_seconds
+from diloco_chaos.harness.base.units import Part, Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability
 
 _MOST_PARTS = 200
 _CHOSEN = {"targets", "at", "when", "after", "id", "kind"}
-Part = dict[str, Any]
+PlannedPart = dict[str, Any]
 """A fault as a plan's JSON has it."""
 
 
@@ -34,16 +34,16 @@ class Composite(Fault):
         """Return what any of its parts needs."""
         return frozenset(ability for kind in self.kinds() for ability in FAULTS[kind].needs)
 
-    def parts(self, name: str, chance: random.Random) -> list[Part]:
+    def parts(self, name: str, chance: random.Random) -> list[PlannedPart]:
         """The single faults, the n-th of which is called `name.n`; all chance comes from `chance`."""
         raise NotImplementedError
 
-    def _first(self, part: Part) -> Part:
+    def _first(self, part: PlannedPart) -> PlannedPart:
         """A part that comes when the whole is to come."""
         document = self.model_dump(mode="json", by_alias=True, include={"at", "when", "after"}, exclude_none=True)
         return {"targets": list(self.targets)} | part | document
 
-    def _chain(self, name: str, count: int, part: Part, wait: float) -> list[Part]:
+    def _chain(self, name: str, count: int, part: PlannedPart, wait: float) -> list[PlannedPart]:
         """`count` times the same, each so long after the end of the one before."""
         following = [{"targets": list(self.targets), **part,
                       "after": {"fault": f"{name}.{number}", "wait": f"{wait!r}s"}} for number in range(1, count)]
@@ -71,7 +71,7 @@ class Flapping(Composite):
         """Partitions."""
         return frozenset({"partition"})
 
-    def parts(self, name: str, chance: random.Random) -> list[Part]:
+    def parts(self, name: str, chance: random.Random) -> list[PlannedPart]:
         """Partitions in a row."""
         return self._chain(name, self._count(), {"kind": "partition", "for": f"{self.down!r}s"}, self.up)
 
@@ -100,7 +100,7 @@ class CrashLoop(Composite):
         """Kills."""
         return frozenset({"kill"})
 
-    def parts(self, name: str, chance: random.Random) -> list[Part]:
+    def parts(self, name: str, chance: random.Random) -> list[PlannedPart]:
         """Kills in a row."""
         return self._chain(name, self.times, {"kind": "kill", "restart_after": f"{self.restart_after!r}s"}, self.alive)
 
@@ -120,6 +120,8 @@ class CrashLoop(Composite):
 class Storm(Composite):
     """Failures as they come: a Poisson process with a mean time between failures, from a seed."""
 
+    spreads_over: ClassVar[str] = "whole_domains"
+
     kind: Literal["storm"] = "storm"
     mtbf: Seconds = Field(20.0, gt=0)
     """Mean time between failures."""
@@ -129,6 +131,8 @@ class Storm(Composite):
     """Least time between two failures."""
     most_down: Annotated[int, Field(ge=1, le=1000)] | None = None
     """So many targets may be down at once; what would be one more does not happen. None: all but one."""
+    whole_domains: Part = 0.0
+    """The share of failures that take a whole failure domain of the target: one that has no node beside the targets."""
     of: tuple[dict[str, Any], ...] = Field(({"kill": {"restart_after": "2s"}},), min_length=1, strict=False)
     """What may happen, each as likely: kinds with their settings."""
 
@@ -163,24 +167,25 @@ class Storm(Composite):
         """Whatever may happen."""
         return frozenset(_only(choice)[0] for choice in self.of)
 
-    def parts(self, name: str, chance: random.Random) -> list[Part]:
+    def parts(self, name: str, chance: random.Random) -> list[PlannedPart]:
         """Draw the times of every target's failures, then leave out what comes too close or is one too many."""
         drawn = sorted((at, target) for target in self._sources() for at in self._times(chance))
         most = self.most_down or max(1, len(self.targets) - 1)
         down: dict[str, float] = {}
-        parts: list[Part] = []
+        parts: list[PlannedPart] = []
         last = -float("inf")
         for at, source in drawn:
-            free = [target for target in self.targets if down.get(target, 0.0) <= at]
             target = source if source else chance.choice(list(self.targets))
             kind, settings = _only(chance.choice(list(self.of)))
-            if target not in free or len(self.targets) - len(free) >= most or at - last < self.spacing:
+            hit = self._together(target, chance)
+            gone = {target for target in self.targets if down.get(target, 0.0) > at}
+            if gone & set(hit) or len(gone) + len(hit) > most or at - last < self.spacing:
                 continue
-            part = {"kind": kind, "targets": [target], "at": f"{round((self.at or 0) + at, 3)!r}s", **settings}
+            part = {"kind": kind, "targets": hit, "at": f"{round((self.at or 0) + at, 3)!r}s", **settings}
             fault: Fault = TypeAdapter(FAULTS[kind]).validate_python(part)
             outage = fault.expected_duration()
-            down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.stops_target
-                                                                              else 0.0)
+            down |= dict.fromkeys(hit, float("inf") if outage is None else
+                                  at + outage + (TYPICAL_START_S if fault.stops_target else 0.0))
             last = at
             parts.append(part)
         return parts
@@ -189,8 +194,22 @@ class Storm(Composite):
         """Return what the fault does, in words for people."""
         per = "each" if self.per == "node" else "together"
         kinds = ", ".join(_only(choice)[0] for choice in self.of)
-        return (f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, "
+        whole = f"{self.whole_domains:.0%} of a whole domain, " if self.whole_domains else ""
+        return (f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, {whole}"
                 f"{self.describe_duration()}")
+
+    @property
+    def within(self) -> list[tuple[str, ...]]:
+        """Return the members of every domain that has no node beside the targets."""
+        return [members for members in self.domains.values() if set(members) <= set(self.targets)]
+
+    def _together(self, target: str, chance: random.Random) -> list[str]:
+        """Draw the targets that fail with this one: for the share asked for, those of a domain that it is in."""
+        if not self.whole_domains:
+            return [target]  # nothing is drawn: storms from before this setting are what they were
+        whole = chance.random() < self.whole_domains
+        around = [members for members in self.within if target in members]
+        return list(chance.choice(around)) if whole and around else [target]
 
     def _sources(self) -> Sequence[str]:
         return self.targets if self.per == "node" else ("",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Literal
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, unable
+from diloco_chaos.faults.base import DURATIONS, Drawn, Fault, FaultContext, Observation, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.units import names
@@ -69,7 +69,7 @@ class _Standing(Fault):
         """Return what the fault does, in words for people."""
         of = f"{self.of_node} of " if self.of_node else ""
         held = "holding the GIL" if self.holding == "gil" else "in a call"
-        return f"{of}{names(self.targets)} hangs, {held}, {self.describe_duration()}"
+        return f"{of}{names(self.targets)} hang{'s' * (len(self.targets) == 1)}, {held}, {self.describe_duration()}"
 
     def expected_lost_time(self) -> float:
         """Return its duration in seconds: it does nothing meanwhile."""
@@ -79,6 +79,8 @@ class _Standing(Fault):
 class Hang(_Standing):
     """The main thread of a node's first process stands, and the process looks alive: it is there, its connections
     stand, and what another thread or process sends as a sign of life goes on, where it needs no GIL."""
+
+    drawn = Drawn(270, {"for": DURATIONS, "holding": ("gil", "nothing")}, family="slow")
 
     kind: Literal["hang"] = "hang"
 

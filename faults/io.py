@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, Strain, unable
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain, unable
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import Part, Seconds, Size, names, show_bytes, show_seconds
@@ -22,9 +22,14 @@ _SHOWN = 5
 _OF_A_DISK: tuple[Call, ...] = ("open", "read", "write", "fsync", "rename")
 _DEFAULTS: dict[str, tuple[Call, ...]] = {
     "ENOSPC": ("write",), "EDQUOT": ("write",), "EIO": ("read", "write", "fsync"), "EROFS": ("open", "rename"),
-    "ESTALE": _OF_A_DISK, "delay": _OF_A_DISK, "hang": _OF_A_DISK, "short": ("read", "write"), "bit": ("write",),
-    "zeros": ("write",)}
+    "ESTALE": _OF_A_DISK, "delay": _OF_A_DISK, "hang": _OF_A_DISK, "short": ("read", "write"),
+    **dict.fromkeys(("bit", "zeros", "sign", "scale", "nan"), ("write",))}
 """What a disk or a file server in that state makes fail."""
+
+
+_INSTEAD = {"bit": "a bit turned over", "zeros": "zeros instead", "sign": "a value of the other sign",
+            "scale": "a value of another magnitude", "nan": "a NaN"}
+"""What is corrupted -> what is there, in words for people."""
 
 
 def _known_words(value: str) -> str:
@@ -49,6 +54,8 @@ class Io(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"fail_calls"})
     strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
     may_end_target: ClassVar[bool] = True
+    drawn = Drawn(280, {"for": ("1s", "500ms", "2s"), "path": ("{run}/state/*",)}, family="disk", role="syncer",
+                  ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
 
     kind: Literal["io"] = "io"
     path: FilePattern
@@ -65,8 +72,9 @@ class Io(Fault):
     """Calls don't return before the fault is over."""
     short: Literal[True] | None = None
     """Calls read or write half of what they are asked to."""
-    corrupt: Literal["bit", "zeros"] | None = None
-    """What is written has one bit turned over in each call, or zeros from `after_bytes` on; files keep their length."""
+    corrupt: Literal["bit", "zeros", "sign", "scale", "nan"] | None = None
+    """What is written has one bit turned over in each call, zeros from `after_bytes` on, or one value in each call with
+    the other sign, of another order of magnitude, or NaN; files keep their length."""
     after_bytes: Size = 0
     """So much is read or written first. The call that crosses it does what still fits, as on a disk that is full."""
     share: Part = Field(1.0, gt=0)
@@ -74,7 +82,8 @@ class Io(Fault):
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of these; a plan's freezing sets it."""
 
-    @field_validator("calls", mode="before")
+    @field_validator("calls", mode="before",
+                     json_schema_input_type=Call | Annotated[list[Call], Field(min_length=1)] | None)
     @classmethod
     def _one_or_many_calls(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -141,8 +150,7 @@ class Io(Fault):
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         does = {"error": f"fails with {self.error}", "delay": f"waits for {show_seconds(self.delay or 0)}",
-                "hang": "hangs", "short": "does half", "bit": "has a bit turned over",
-                "zeros": "has zeros instead"}[self.action]
+                "hang": "hangs", "short": "does half"}.get(self.action) or f"has {_INSTEAD[self.action]}"
         after = f" after {show_bytes(self.after_bytes)}" if self.after_bytes else ""
         share = f" ({self.share:.0%} of calls)" if self.share < 1 else ""
         return (f"{names(self.meant, 'or')} on {self.path} {does}{after}{share} at {names(self.targets)} "
@@ -160,7 +168,7 @@ class Io(Fault):
         calls = ", ".join(f"{hits.calls[call]} {call}" for call in CALLS if call in hits.calls)
         lost = f", {show_bytes(hits.lost)} of them {'changed' if self.corrupt else 'lost'}" if hits.lost else ""
         what = {"error": self.error, "delay": f"{show_seconds(self.delay or 0)} of waiting", "hang": "a hang",
-                "short": "half", "bit": "a bit turned over", "zeros": "zeros instead"}[self.action]
+                "short": "half"}.get(self.action) or _INSTEAD[self.action]
         return f"{target}: {what} for {calls} calls{lost}, first on {hits.first}"
 
     def _missed(self, target: str, done: tuple[Hits, list[str]] | None) -> str:
@@ -169,7 +177,7 @@ class Io(Fault):
         hits, others = done
         if hits.met:
             why = (f"fewer than {show_bytes(self.after_bytes)} were read or written" if self.after_bytes else
-                   "all were too small" if self.short else "by chance")
+                   "all were too small" if self.short or self.corrupt else "by chance")
             return f"{target}: {hits.met} calls on {self.path}, and none was hit: {why}"
         what = names(self.meant, "or")
         if not others:

@@ -33,8 +33,8 @@ def measure(history: History, span: Span) -> InjectionResult:
         return InjectionResult(False, span.planned.describe(), f"`verify` of {fault.kind} raised "
                                                                f"{type(error).__name__}: {error}")
     if not span.observed.get("ok", True):
-        ok, words = False, "; ".join(filter(None, [words, *(str(span.observed.get(key, ""))
-                                                            for key in ("why", "error"))]))
+        reasons = (str(span.observed.get(key, "")) for key in ("why", "error"))
+        ok, words = False, "; ".join(filter(None, [words, *(why for why in reasons if why not in words)]))
     return InjectionResult(ok, span.planned.describe(), words, reacted)
 
 

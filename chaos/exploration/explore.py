@@ -27,6 +27,7 @@ from diloco_chaos.chaos.exploration.generate import (
     ByChance,
     Document,
     allowing,
+    drawn_role,
     held_for,
     plan_of,
     sensible,
@@ -38,7 +39,6 @@ from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.exploration.shrink import shrunk
 from diloco_chaos.chaos.runner.simulate import SimulatedRun, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
-from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
 from diloco_chaos.harness.record.storage.files import write_whole
@@ -202,7 +202,7 @@ def explore(search: Search, corpus: Path, workers: Workers[ExplorationJob, Tried
     """
     kinds = known_kinds(search.kinds)
     kept = ScheduleCorpus(corpus, search.settings(kinds))
-    state = Exploration(possible=coverage.possible({kind: FAULTS[kind].target_role for kind in kinds}, held_for()))
+    state = Exploration(possible=coverage.possible({kind: drawn_role(kind) for kind in kinds}, held_for()))
     state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
     goal = runs if state.taken_over < runs else state.taken_over + runs

@@ -7,7 +7,7 @@ asked for a choice at a time, the simplest first.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -20,12 +20,15 @@ from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.salvage import Rest
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.faults import FAULTS, Drawn
+from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.simulated.place import Simulated
 from diloco_chaos.harness.trainers.api.trainer import OFTEN
 
 T = TypeVar("T")
 Document = dict[str, Any]
 """A fault as a scenario has it: `{"kill": "learner-1", "at": "5s", "restart_after": "2s"}`."""
+VIRTUAL = Simulated.can
+"""What can be drawn, where nothing else is said: what virtual time has."""
 _MORE_THAN_FAULT_FREE, _MORE_THAN_SYNCHRONOUS = 9.0, 9.0
 """By how much more, as a share, a run of the quadratic model may end above its floor. Over 180 schedules it was 13%
 above the fault-free run at the most, and 143% above the synchronous one (docs/simulation.md)."""
@@ -52,15 +55,19 @@ class ByChance:
         return options[self._chance.randrange(len(options))]
 
 
-def drawable() -> dict[str, Drawn]:
-    """Return the kinds of faults that can be drawn, the simplest first, with how their settings are drawn."""
-    drawn_kinds = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}
+def drawable(abilities: Set[Ability] = VIRTUAL) -> dict[str, Drawn]:
+    """Return the kinds of faults that can be drawn for a place with these abilities, the simplest first, with how their
+    settings are drawn."""
+    drawn_kinds = {kind: fault.drawn for kind, fault in FAULTS.items()
+                   if fault.drawn is not None and fault.needs <= abilities}
     return dict(sorted(drawn_kinds.items(), key=lambda item: (item[1].order, item[0])))
 
 
 def settings(chooser: Chooser, kind: str) -> Document:
     """A kind's own settings."""
-    return {name: chooser.pick(values) for name, values in _drawn(kind).settings.items()}
+    drawn = _drawn(kind)
+    chosen = {name: chooser.pick(values) for name, values in drawn.settings.items()}
+    return chosen | dict(chooser.pick(drawn.ways) if drawn.ways else {})
 
 
 def _drawn(kind: str) -> Drawn:
@@ -74,12 +81,17 @@ def held_for() -> frozenset[str]:
     return frozenset(kind for kind, drawn in drawable().items() if drawn.at_failpoints)
 
 
+def drawn_role(kind: str) -> str:
+    """Return which nodes a kind is drawn for: `any`, `learner` or `syncer`."""
+    return _drawn(kind).role or FAULTS[kind].target_role
+
+
 def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before: Sequence[Document]) -> Document:
     """One more fault, after these."""
     kind = chooser.pick(kinds)
     learners = scenario.cluster.starters
-    role = FAULTS[kind].target_role
-    target = chooser.pick({"any": (*learners, COORDINATOR), "learner": learners, "syncer": (COORDINATOR,)}[role])
+    nodes = {"any": (*learners, COORDINATOR), "learner": learners, "syncer": (COORDINATOR,)}
+    target = chooser.pick(nodes[drawn_role(kind)])
     return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser, kind)}
 
 
@@ -116,23 +128,24 @@ def times(scenario: Scenario) -> tuple[str, ...]:
     return _times(cluster.nominal_s)
 
 
-def sensible(scenario: Scenario, faults: Sequence[Document]) -> list[Document]:
+def sensible(scenario: Scenario, faults: Sequence[Document], abilities: Set[Ability] = VIRTUAL) -> list[Document]:
     """These faults, without those that make no sense beside the ones before them."""
     kept: list[Document] = []
     for fault in faults:
-        if with_faults(scenario, [*kept, fault]) is not None:
+        if with_faults(scenario, [*kept, fault], abilities) is not None:
             kept.append(fault)
     return kept
 
 
-def with_faults(scenario: Scenario, faults: Sequence[Document]) -> Scenario | None:
-    """The scenario with these faults; None where they can't be."""
+def with_faults(scenario: Scenario, faults: Sequence[Document],
+                abilities: Set[Ability] = VIRTUAL) -> Scenario | None:
+    """The scenario with these faults; None where they can't be, at a place with these abilities."""
     try:
         made = _scenario(scenario, faults)
     except ValidationError:
         return None
     numbers = Numbers(list(range(len(faults))), [f"f{number}" for number in range(1, len(faults) + 1)])
-    return None if any(validate_semantics(Rest(made, numbers), sorted(Simulated.can))) else made
+    return None if any(validate_semantics(Rest(made, numbers), sorted(abilities))) else made
 
 
 def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:
@@ -140,23 +153,24 @@ def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:
     return Scenario.model_validate({**whole, "faults": list(faults)})
 
 
-def choose(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], count: int) -> list[Document]:
+def choose(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], count: int,
+           abilities: Set[Ability] = VIRTUAL) -> list[Document]:
     """Draw up to `count` faults; a drawn fault that makes no sense after the others is dropped."""
     faults: list[Document] = []
     for _ in range(count):
         fault = document(chooser, scenario, kinds, faults)
-        if with_faults(scenario, [*faults, fault]) is not None:
+        if with_faults(scenario, [*faults, fault], abilities) is not None:
             faults.append(fault)
     return faults
 
 
-def plan_of(scenario: Scenario, faults: Sequence[Document], seed: int) -> Plan:
+def plan_of(scenario: Scenario, faults: Sequence[Document], seed: int, abilities: Set[Ability] = VIRTUAL) -> Plan:
     """The frozen plan of a scenario with these faults, and with bounds that allow for what they take by design.
 
     Raises:
         ValueError: they can't be.
     """
-    made = with_faults(scenario, faults)
+    made = with_faults(scenario, faults, abilities)
     if made is None:
         raise ValueError(f"these faults make no sense together: {list(faults)}")
     return freeze(allowing(made), seed)
@@ -173,17 +187,18 @@ def allowing(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"checks": scenario.checks.model_copy(update=changed)})
 
 
-def known(kinds: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the kinds to choose from; None: all that can be drawn.
+def known(kinds: Sequence[str] | None, abilities: Set[Ability] = VIRTUAL) -> tuple[str, ...]:
+    """Return the kinds to choose from; None: all that can be drawn for a place with these abilities.
 
     Raises:
         ValueError: one of them is not known here.
     """
-    kinds_known = drawable()
+    kinds_known = drawable(abilities)
     if kinds is None:
         return tuple(kinds_known)
     strange = [kind for kind in kinds if kind not in kinds_known]
     if strange:
-        problem = "can't be drawn" if strange[0] in FAULTS else "is no fault"
+        fault = FAULTS.get(strange[0])
+        problem = "is no fault" if fault is None else "can't be drawn" + " for this place" * (fault.drawn is not None)
         raise ValueError(f"{strange[0]!r} {problem}; choose from {', '.join(kinds_known)}")
     return tuple(kinds)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diloco_chaos.chaos.exploration.coverage import Pair, family, second_of
-from diloco_chaos.chaos.exploration.generate import ByChance, Document, document, sensible, times, trigger
+from diloco_chaos.chaos.exploration.generate import ByChance, Document, document, drawn_role, sensible, times, trigger
 from diloco_chaos.chaos.exploration.generate import settings as drawn_settings
 from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
 from diloco_chaos.faults import FAULTS
@@ -98,7 +98,7 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
     fault = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
     kind, place = _kind(fault), chooser.pick(range(len(faults)))
     target = str(faults[place][_kind(faults[place])])
-    if FAULTS[kind].target_role in ("any", scenario.trainer.role_of(target)) and chooser.pick((True, False)):
+    if drawn_role(kind) in ("any", scenario.trainer.role_of(target)) and chooser.pick((True, False)):
         fault = fault | {kind: target}
     seldom: list[Document] = [
         {"when": {"node": node, "event": event, "count": count}}
@@ -163,8 +163,8 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
 def _begins(scenario: Scenario, chooser: ByChance, kind: str, target: str) -> Document:
     """A fault that comes first; on its own kind of target, should it have another. One that holds its target comes at a
     moment of the protocol as often as at a time."""
-    target = target if FAULTS[kind].target_role in ("any", scenario.trainer.role_of(target)) else (
-        COORDINATOR if FAULTS[kind].target_role == COORDINATOR else chooser.pick(scenario.cluster.starters))
+    target = target if drawn_role(kind) in ("any", scenario.trainer.role_of(target)) else (
+        COORDINATOR if drawn_role(kind) == COORDINATOR else chooser.pick(scenario.cluster.starters))
     how = trigger(chooser, scenario, kind, target, ()) if chooser.pick((True, False)) else {
         "at": chooser.pick(times(scenario))}
     return {kind: target, **how, **drawn_settings(chooser, kind)}

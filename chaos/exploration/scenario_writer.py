@@ -10,11 +10,12 @@ from ruamel.yaml import YAML
 from diloco_chaos.chaos.exploration.generate import Document, with_faults
 from diloco_chaos.chaos.scenario.document import HEADER
 from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.harness.places.base import ABILITIES
 
 
 def text(scenario: Scenario, faults: Sequence[Document], name: str, description: str) -> str:
     """The scenario with these faults, as YAML."""
-    made = with_faults(scenario, faults)
+    made = with_faults(scenario, faults, frozenset(ABILITIES))
     assert made is not None, "only what was run is written"
     whole = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     content = {"name": name, "description": description, "trainer": whole.get("trainer", {}),

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from diloco_chaos.chaos.exploration.generate import Document, choose, document, known, plan_of, with_faults
 from diloco_chaos.chaos.exploration.scenario_writer import text
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.simulate import SimulatedRun, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
@@ -51,7 +52,7 @@ def scenario(cluster: TrainerSettings | Scenario | None = None, **settings: Any)
 
 @st.composite
 def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None, *,
-          faults: Sequence[str] | None = None, max_faults: int = 3, **settings: Any) -> Plan:
+          faults: Sequence[str] | None = None, max_faults: int = 3, on: str = "simulated", **settings: Any) -> Plan:
     """Frozen plans of a cluster, with up to so many faults.
 
     Args:
@@ -59,12 +60,15 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
         cluster: its configuration, or a scenario whose cluster and checks are used; a small one if not given.
         faults: the kinds to choose from; all that can be drawn if not given.
         max_faults: the most in one plan.
+        on: the place that it is drawn for: on `local` and `compose` calls on files may fail, and nodes hang, too.
         settings: of the small cluster, where they shall differ: `learners=4`.
     """
     base = scenario(cluster, **settings)
     chooser = _ByHypothesis(draw)
     count = draw(st.integers(0, max_faults))
-    return plan_of(base, choose(chooser, base, known(faults), count), draw(st.integers(0, 7)))
+    abilities = named(on).abilities
+    drawn = choose(chooser, base, known(faults, abilities), count, abilities)
+    return plan_of(base, drawn, draw(st.integers(0, 7)), abilities)
 
 
 def run(plan: Plan) -> SimulatedRun:

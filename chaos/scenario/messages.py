@@ -130,7 +130,7 @@ def _written(raw: Any, document: Mapping[str, Any], where: Sequence[Any]) -> str
     elif where[0] == "cluster" and isinstance(raw.get("trainer"), dict):
         said = ["trainer", *where[1:]]
     else:
-        said = list(where)
+        said = [part for part in where if part != "[key]"]
     return ".".join(str(part + 1 if isinstance(part, int) else part) for part in said)
 
 

@@ -33,8 +33,17 @@ DOMAIN = "domain "
 """As a target, before the name of a failure domain: all that is in it."""
 _OWN = ("kind", "targets", "domains")
 """Keys of a fault that no file may have."""
-Members = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-                    Field(min_length=1, strict=False)]
+
+
+def _names(value: Any) -> Any:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(name, str) for name in listed):
+        raise ValueError("a domain is a list of nodes and links that fail together: write `[learner-1, learner-2]`")
+    return tuple(listed)
+
+
+Members = Annotated[tuple[str, ...], BeforeValidator(
+    _names, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)])]
 
 
 def _known(name: str) -> str:
@@ -143,18 +152,22 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
         listed: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
         targets = list(dict.fromkeys(name for target in listed for name in aimed.get(target, [target])))
         rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in aimed.items()}
+    if kind in FAULTS and FAULTS[kind].spreads_over in rest:
+        every = _domains_in([f"{DOMAIN}{domain}" for domain in domains], domains, FAULTS[kind].on_links)
+        rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in every.items()}
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
 
 
 def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]], links: bool) -> dict[str, tuple[str, ...]]:
     """Return the domains that are among targets, as they are written there, with their nodes, and their links where a
-    fault is about `links`; one that is not known stays a target."""
+    fault is about `links`; one that is not known, or that has none of these, stays a target."""
     listed = targets if isinstance(targets, list | tuple) else [targets]
     if not all(isinstance(target, str) for target in listed):
         return {}
     known = {f"{DOMAIN}{domain}": members for domain, members in domains.items()}
-    return {target: tuple(member for member in known[target] if links or len(ends(member)) == 1)
-            for target in listed if target in known}
+    aimed = {target: tuple(member for member in known[target] if links or len(ends(member)) == 1)
+             for target in listed if target in known}
+    return {target: members for target, members in aimed.items() if members}
 
 
 def _of_processes(targets: Any) -> tuple[list[str], str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, members_of, named
+from diloco_chaos.chaos.scenario.model import DOMAIN, LEARNERS, Scenario, members_of, named
 from diloco_chaos.chaos.scenario.problems import Numbers, fault_names
 from diloco_chaos.faults import FAULTS, AnyEntry, Fault
 from diloco_chaos.harness.base.errors import close
@@ -57,22 +57,40 @@ def salvaged(document: Mapping[str, Any], wrong: Sequence[Location],
     entries = document.get("faults")
     entries = entries if isinstance(entries, list) else []
     bad = {where[1] for where in wrong if len(where) > 1 and where[0] == "faults"}
-    kept = [index for index in range(len(entries)) if index not in bad]
-    rest = {key: item for key, item in document.items()
-            if key in ("abort_when", "tier", "domains") and (key,) not in _tops(wrong)}
+    domains = _domains(document, wrong)
+    astray = {index for index, entry in enumerate(entries) if _aims_beyond(entry, domains, document)}
+    kept = [index for index in range(len(entries)) if index not in bad | astray]
+    rest = {key: item for key, item in document.items() if key in ("abort_when", "tier") and (key,) not in _tops(wrong)}
     rest |= {"diloco_chaos": 1, "name": "salvaged", "trainer": trainer, "cluster": cluster,
              "deadline": f"{LONGEST_S:.0f}s" if ("deadline",) in wrong else document.get("deadline", "120s"),
-             "faults": [entries[index] for index in kept], "checks": _checks(document, wrong)}
+             "domains": domains, "faults": [entries[index] for index in kept], "checks": _checks(document, wrong)}
     try:
         scenario = Scenario.model_validate(rest)
     except ValidationError:
         return None
     everyone = scenario.cluster.names if known else LEARNERS
-    domains = members_of(scenario.domains, scenario.cluster) if known else scenario.domains
-    outlines = [(index, fault) for index in sorted(bad) if index < len(entries)
+    members = members_of(scenario.domains, scenario.cluster) if known else scenario.domains
+    outlines = [(index, fault) for index in sorted(bad - astray) if index < len(entries)
                 for fault in _outline(entries[index], [where[2:] for where in wrong if where[:2] == ("faults", index)],
-                                      everyone, domains)]
+                                      everyone, members)]
     return Rest(scenario, Numbers(kept, fault_names(document)), known, outlines)
+
+
+def _domains(document: Mapping[str, Any], wrong: Sequence[Location]) -> dict[str, Any]:
+    """Return the failure domains that are right."""
+    given = document.get("domains")
+    if ("domains",) in wrong or not isinstance(given, dict):
+        return {}
+    return {name: members for name, members in given.items() if ("domains", name) not in {where[:2] for where in wrong}}
+
+
+def _aims_beyond(entry: Any, right: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Return whether a fault aims at a domain that is wrong, so that its targets are not known."""
+    given = document.get("domains")
+    targets = named(entry, ())["targets"] if isinstance(entry, dict) else ()
+    aimed = {target.removeprefix(DOMAIN) for target in (targets if isinstance(targets, list | tuple) else [targets])
+             if isinstance(target, str) and target.startswith(DOMAIN)}
+    return any(name not in right and (not isinstance(given, dict) or name in given) for name in aimed)
 
 
 def _tops(wrong: Sequence[Location]) -> set[Location]:

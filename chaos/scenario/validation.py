@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import DOMAIN, Scenario, joiners, members_of
 from diloco_chaos.chaos.scenario.salvage import KnownCluster, Rest
-from diloco_chaos.faults import FAULTS, Asked, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
+from diloco_chaos.faults import (
+    FAULTS,
+    Asked,
+    Composite,
+    CorruptMemory,
+    FailingWrites,
+    Fault,
+    LinkFault,
+    OfProcess,
+    Storm,
+)
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import KINDS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
-from diloco_chaos.harness.trainers.core.programs import ends, named
+from diloco_chaos.harness.trainers.core.programs import PlaceholderError, Program, ends, named
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
@@ -169,6 +179,8 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                   "syncer": scenario.trainer.keepers}[fault.target_role])
     links = scenario.cluster.link_names
     for name in fault.targets:
+        if _told_at_domain(scenario, fault, name):
+            continue
         if name.startswith(DOMAIN):
             yield _no_domain(scenario, fault, name)
             continue
@@ -181,15 +193,19 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             continue
         if name in scenario.nodes and name not in valid:
             keeper = "the syncer" if valid == [coordinator] else f"a node whose `state` is known ({', '.join(valid)})"
-            yield f"{fault.kind}: only {'a learner' if fault.target_role == 'learner' else keeper} can be hit by it"
-        elif name not in valid:
+            yield (f"{fault.kind}: only {'a learner' if fault.target_role == 'learner' else keeper} can be hit by it"
+                   f"{_by_domain(fault, name)}")
+        elif name not in valid and not (fault.on_links and _may_be_link(scenario, name)):
             yield _unknown_target(scenario, fault, name, valid)
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
-    if isinstance(fault, Asked) and fault.signal != "TERM" and not scenario.trainer.programs():
+    yield from _unlinked(scenario, fault)
+    yield from _whole_domains(scenario, fault) if isinstance(fault, Storm) else ()
+    commands = _commands(scenario)
+    if isinstance(fault, Asked) and fault.signal != "TERM" and commands == {}:
         yield (f"{fault.kind}: nodes of trainer {scenario.trainer.name} end by SIGTERM only: leave `signal` out, or "
                f"give the commands that start your own (`trainer: {{kind: commands}}`)")
-    programs = scenario.trainer.programs() if fault.supersedes else {}
+    programs = commands or {} if fault.supersedes else {}
     yield from (f"{fault.kind}: {name} listens on a port, which its old process keeps while it stands still: its "
                 f"successor could not start" for name in fault.targets if name in programs and programs[name].listens)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
@@ -199,8 +215,76 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield f"{fault.kind}: {kind} can hit the syncer only"
 
 
+def _commands(scenario: Scenario) -> Mapping[str, Program] | None:
+    """Return the commands that nodes are; None: one of them is wrong, which is told where it stands."""
+    try:
+        return scenario.trainer.programs()
+    except PlaceholderError:
+        return None
+
+
+def _unlinked(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """Yield a problem for a target that has no link, where the fault is about links: a node, or a domain none of whose
+    nodes has one."""
+    if not (programs := _commands(scenario)) or not any(issubclass(FAULTS[kind], LinkFault) for kind in _kinds(fault)):
+        return
+    linked = list(dict.fromkeys(end for link in scenario.cluster.link_names for end in ends(link)))
+    reached = [member for members in fault.domains.values() if any(set(ends(name)) <= set(linked) for name in members)
+               for member in members]
+    others = f"hit one that has: {', '.join(linked)}" if linked else \
+        "write `listens: true` at a node, and its name in another's command, as in `run: \"... {store}\"`"
+    yield from (f"{fault.kind}: {name} has no link{_by_domain(fault, name)}: its command names no other node, and no "
+                f"other command names it; {others}" for name in fault.targets
+                if name in programs and name not in (*linked, *reached))
+
+
+def _whole_domains(scenario: Scenario, fault: Storm) -> Iterator[str]:
+    """Yield a problem where a storm is to take whole domains, and none is within its targets."""
+    if not fault.whole_domains or fault.within:
+        return
+    if not scenario.domains:
+        yield (f"storm: whole_domains: there are no domains here; say what fails together, at the top: "
+               f"`domains: {{rack-1: [{', '.join(fault.targets[:2])}]}}`")
+    else:
+        name, nodes = next(iter(fault.domains.items()), (next(iter(scenario.domains)), ()))
+        yield (f"storm: whole_domains: every domain has nodes beside its targets, or links only; aim it at all nodes "
+               f"of one ({name} has {', '.join(nodes) or 'none'}), or leave whole_domains out")
+
+
+def _by_domain(fault: Fault, name: str) -> str:
+    """Return the domains that a target is in; empty where the fault is aimed at none of them."""
+    domains = [f"domain {domain}" for domain, members in fault.domains.items() if name in members]
+    return f" ({name} is in {', '.join(domains)})" if domains else ""
+
+
+def _may_be_link(scenario: Scenario, name: str) -> bool:
+    """Return whether a link may be called so, where a command is wrong and which links there are is not known."""
+    return _commands(scenario) is None and len(ends(name)) > 1 and set(ends(name)) <= set(scenario.nodes)
+
+
+def _strange(scenario: Scenario, members: Iterable[str]) -> list[str]:
+    """Return the members of a domain that there are not."""
+    known = {*scenario.nodes, *scenario.cluster.link_names}
+    return [name for name in members if name not in known and not _may_be_link(scenario, name)]
+
+
+def _told_at_domain(scenario: Scenario, fault: Fault, target: str) -> bool:
+    """Return whether a target comes from a domain whose members there are not, which is told there."""
+    if any(target in members for members in fault.domains.values()):
+        return bool(_strange(scenario, [target]))
+    known = members_of(scenario.domains, scenario.cluster) if target.startswith(DOMAIN) else {}
+    return bool(_strange(scenario, known.get(target.removeprefix(DOMAIN), ())))
+
+
 def _no_domain(scenario: Scenario, fault: Fault, target: str) -> str:
+    """Return why a fault can't hit this domain: there is none of that name, or it has links only."""
     name = target.removeprefix(DOMAIN)
+    if links := scenario.domains.get(name):
+        node = ends(links[0])[0]
+        listed = ", ".join(links)
+        return (f"{fault.kind}: domain {name} has links only ({listed}), and {fault.kind} hits nodes: add the nodes "
+                f"that fail with it, as in `domains: {{{name}: [{node}, {listed}]}}`, or hit its links, as in "
+                f"`partition: domain {name}`")
     there = f" (there are {', '.join(scenario.domains)})" if scenario.domains else \
         f"; say what is in it, at the top: `domains: {{{name}: [{', '.join(scenario.cluster.names[:2])}]}}`"
     return f"{fault.kind}: there is no domain {name!r} here{nearest(name, list(scenario.domains))}{there}"
@@ -210,10 +294,13 @@ def _of_domains(scenario: Scenario) -> Iterator[Objection]:
     """Yield what is wrong with what is said of failure domains."""
     cluster = scenario.cluster
     known = [*scenario.nodes, *cluster.link_names]
-    yield from ((["domains", domain], f"domain {domain}: there is no node or link {name!r} here{nearest(name, known)} "
-                                      f"(this cluster has {', '.join(known)})")
-                for domain, members in members_of(scenario.domains, cluster).items() for name in members
-                if name not in known)
+    for domain, members in members_of(scenario.domains, cluster).items():
+        for name in _strange(scenario, members):
+            inner = scenario.domains.get(name.removeprefix(DOMAIN))
+            yield ["domains", domain], (
+                f"domain {domain}: {name!r} is a domain itself, and a domain holds nodes and links: write these, "
+                f"[{', '.join(inner)}]" if inner else f"domain {domain}: there is no node or link {name!r} here"
+                f"{nearest(name, known)} (this cluster has {', '.join(known)})")
 
 
 def _several(scenario: Scenario, fault: Fault, name: str) -> str:
@@ -225,6 +312,8 @@ def _unknown_target(scenario: Scenario, fault: Fault, name: str, valid: Sequence
     links = scenario.cluster.link_names
     known = [*valid, *links] if fault.on_links else valid
     what = "node or link" if links and fault.on_links else "node"
+    if name in scenario.domains:
+        return f"{fault.kind}: there is no {what} {name!r} here, but a domain: write `{DOMAIN}{name}`"
     if name.partition("/")[0] in known:
         return (f"{fault.kind}: {name} is a process: kill, terminate and pause hit those, one by one: write a fault of "
                 f"its own for it")
@@ -303,7 +392,8 @@ def _sight(scenario: Scenario, fault: Fault) -> Iterator[str]:
     when = fault.when
     assert when is not None, "asked for faults that wait for a line or a file"
     key = "log" if when.log is not None else "file"
-    programs = scenario.trainer.programs()
+    if (programs := _commands(scenario)) is None:
+        return
     if when.node not in programs:
         yield (f"{key}: only nodes that are commands have logs and files to wait for; {when.node} records events: "
                f"write `event:` (docs/evidence.md lists them)")

@@ -23,7 +23,7 @@ Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", 
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
                   "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane", "fail_calls",
-                  "hang", "press", "lose_unsynced", "corrupt_links"]
+                  "hang", "press", "lose_unsynced", "corrupt_links", "cuda"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -31,7 +31,7 @@ EVERYWHERE: frozenset[Ability] = frozenset({
 """What every cluster can do. What else a place can do, it says itself."""
 OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
 """What hits a whole machine: who is meant by it shares none with the others."""
-FROM_WITHIN: frozenset[Ability] = frozenset({"fail_calls", "hang", "lose_unsynced"})
+FROM_WITHIN: frozenset[Ability] = frozenset({"fail_calls", "hang", "lose_unsynced", "cuda"})
 """What is done by a library that is preloaded into a node's processes."""
 STOP_TIMEOUT_S = 2.0
 """A node that is asked to end, and is not given longer, has this time for it."""

@@ -11,6 +11,7 @@ from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
+from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
 from diloco_chaos.harness.preload.page import Hits, Holding, Rule
 from diloco_chaos.harness.preload.unsynced import Loss
 from diloco_chaos.harness.record.tape.events import Machine
@@ -281,6 +282,27 @@ class MainThreads(Protocol):
 
 
 @runtime_checkable
+class CudaCalls(Protocol):
+    """Calls of the CUDA runtime in a node's processes can be made to fail."""
+
+    def fail_cuda(self, node: str, fault: str, rule: CudaRule) -> str:
+        """Let a rule hold for all processes of a node from now on, also for those that start later.
+
+        Returns:
+            Why no process of the node can be hit; empty: one can.
+        """
+        ...
+
+    def heal_cuda(self, node: str, fault: str) -> None:
+        """Let the rule hold no more; harmless where there is none."""
+        ...
+
+    def cuda_hits(self, node: str, fault: str) -> CudaHits | None:
+        """Return what the rule has done; None: it never held."""
+        ...
+
+
+@runtime_checkable
 class Pressure(Protocol):
     """The machine that nodes are on can be kept busy."""
 
@@ -328,5 +350,5 @@ CAPABILITIES: dict[Ability, type] = {
     "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
     "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced,
-    "corrupt_links": CorruptsLinks}
+    "corrupt_links": CorruptsLinks, "cuda": CudaCalls}
 """What only some backends can do -> what their cluster then has."""

@@ -1,2 +1,2 @@
 """A small C library, preloaded into commands: it leads connections through links, makes calls on files fail, main
-threads stand, and files lose what was not synced."""
+threads stand, files lose what was not synced, and calls of the CUDA runtime fail."""

@@ -25,6 +25,7 @@
 #include "page.h"
 
 #define FILES 4096
+#define VALUE 8 /* bytes of the largest */
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -214,7 +215,7 @@ static void whole(int folder, const char *path, char out[LONGEST]) {
 /* -- what a rule does to a call ----------------------------------------------------------------------------------- */
 
 static int spoils(const struct rule *rule) {
-    return rule->action == ACTION_FLIP || rule->action == ACTION_ZERO;
+    return rule->action >= ACTION_FLIP;
 }
 
 static uint64_t mixed(uint64_t x) {
@@ -323,8 +324,40 @@ static inline int fails(enum call call, int fd, size_t *size) {
     return __builtin_expect(rules != 0, 0) && struck(rules, call, size, NULL, fd);
 }
 
-/* What is written instead of some parts of data, all in one, where a rule spoils it: to be freed. NULL: they are written. */
-static char *spoiled(int fd, const struct iovec *list, int count, size_t all) {
+/* Spoil one value among so many bytes that come to stand at this place of a file. Values stand at multiples of their size,
+ * so the last bytes of eight, of which the first one has the sign and the largest bits of the exponent in whatever format,
+ * are the end of one value of eight bytes, four or two. Returns how many bytes it has changed; 0: no value stands there. */
+static size_t spoil_value(uint32_t action, unsigned char *data, size_t size, off_t at, uint64_t where) {
+    size_t first = at < 0 ? 0 : -(uint64_t)at % VALUE, values = size < first ? 0 : (size - first) / VALUE;
+    if (!values)
+        return 0;
+    unsigned char *value = data + first + where % values * VALUE;
+    if (action == ACTION_NAN) {
+        memset(value, 0xff, VALUE); /* NaN in each of these formats */
+        return VALUE;
+    }
+    value[VALUE - 1] ^= action == ACTION_SIGN ? 0x80 : 0x40;
+    return 1;
+}
+
+/* Spoil what is written, but for so many bytes at its beginning. Returns how many bytes it has changed. */
+static size_t spoil(const struct rule *rule, uint64_t number, char *data, size_t size, off_t at) {
+    uint64_t where = mixed(drawn(rule, number));
+    switch (rule->action) {
+    case ACTION_ZERO:
+        memset(data, 0, size);
+        return size;
+    case ACTION_FLIP:
+        data[where % size] ^= 1 << (where >> 56 & 7);
+        return 1;
+    default:
+        return spoil_value(rule->action, (unsigned char *)data, size, at, where);
+    }
+}
+
+/* What is written instead of some parts of data, all in one, where a rule spoils it: to be freed. NULL: they are written.
+ * `at`: where in the file. */
+static char *spoiled(int fd, const struct iovec *list, int count, size_t all, off_t at) {
     uint32_t rules = wants(CALL_WRITE) ? of_file(fd) : 0;
     char *copy = NULL;
     for (int n = 0; rules && n < RULES; n++) {
@@ -338,23 +371,22 @@ static char *spoiled(int fd, const struct iovec *list, int count, size_t all) {
         size_t rest = all - room;
         if (!copy && !(copy = malloc(all)))
             return NULL;
-        for (size_t part = 0, at = 0; part < (size_t)count && at < all; at += list[part++].iov_len)
-            memcpy(copy + at, list[part].iov_base, list[part].iov_len < all - at ? list[part].iov_len : all - at);
-        if (rule->action == ACTION_ZERO)
-            memset(copy + room, 0, rest);
-        else {
-            uint64_t where = mixed(drawn(rule, number));
-            copy[room + where % rest] ^= 1 << (where >> 56 & 7);
-        }
+        for (size_t part = 0, to = 0; part < (size_t)count && to < all; to += list[part++].iov_len)
+            memcpy(copy + to, list[part].iov_base, list[part].iov_len < all - to ? list[part].iov_len : all - to);
+        size_t changed = spoil(rule, number, copy + room, rest, at + (off_t)room);
+        if (!changed)
+            continue;
         hit(rule, CALL_WRITE, NULL, fd);
-        __atomic_fetch_add(&rule->lost, rule->action == ACTION_ZERO ? rest : 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&rule->lost, changed, __ATOMIC_RELAXED);
     }
     return copy;
 }
 
 /* A call that writes some parts, of which so many bytes are to be written, where these are spoiled. 0: they are not. */
 static int wrote_spoiled(int fd, const struct iovec *list, int count, size_t all, off_t at, ssize_t *result) {
-    char *copy = spoiled(fd, list, count, all);
+    int before = errno;
+    char *copy = spoiled(fd, list, count, all, at < 0 ? KERNEL(SYS_lseek, fd, 0, SEEK_CUR, 0, 0, 0) : at);
+    errno = before;
     if (!copy)
         return 0;
     *result = at < 0 ? KERNEL(SYS_write, fd, copy, all, 0, 0, 0) : KERNEL(SYS_pwrite64, fd, copy, all, at, 0, 0);
@@ -561,7 +593,8 @@ size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
         return real_fwrite(data, size, count, stream);
     if (fails(CALL_WRITE, fileno(stream), &allowed))
         return 0;
-    char *copy = spoiled(fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed);
+    char *copy = spoiled(fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed,
+                          ftello(stream));
     size_t done = allowed < size ? 0 : real_fwrite(copy ? copy : data, size, allowed / size, stream);
     free(copy);
     size_t rest = size * count - allowed;

@@ -10,13 +10,14 @@ from typing import Literal
 
 from diloco_chaos.harness.base.errors import UserError
 
-Concern = Literal["connect", "io", "hang", "unsynced"]
-"""Connections that no command names, calls on files, main threads that stand, and writes that no fsync followed."""
+Concern = Literal["connect", "io", "hang", "unsynced", "cuda"]
+"""Connections that no command names, calls on files, main threads that stand, writes that no fsync followed, and calls
+of the CUDA runtime."""
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
 _LINKED: dict[Concern, tuple[str, ...]] = {
-    "connect": (), "io": ("-ldl",), "hang": ("-ldl",), "unsynced": ("-ldl",)}
+    "connect": (), "io": ("-ldl",), "hang": ("-ldl",), "unsynced": ("-ldl",), "cuda": ("-ldl",)}
 
 
 class PreloadError(UserError):

@@ -17,8 +17,16 @@
 #define SPARED 4
 
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
+enum cuda_call {
+    CUDA_DEVICE_COUNT, CUDA_SET_DEVICE, CUDA_MALLOC, CUDA_MALLOC_ASYNC, CUDA_LAUNCH_KERNEL, CUDA_LAUNCH_KERNEL_EX,
+    CUDA_GRAPH_LAUNCH, CUDA_MEMCPY, CUDA_MEMCPY_ASYNC, CUDA_MEMSET, CUDA_MEMSET_ASYNC, CUDA_STREAM_SYNCHRONIZE,
+    CUDA_DEVICE_SYNCHRONIZE, CUDA_EVENT_SYNCHRONIZE, CUDA_STREAM_QUERY, CUDA_EVENT_QUERY, CUDA_GET_LAST_ERROR,
+    CUDA_PEEK_LAST_ERROR, CUDA_CALLS
+};
+enum cuda_action { CUDA_ERROR, CUDA_DELAY, CUDA_HANG };
 enum holding { HOLDING_GIL, HOLDING_NOTHING };
-enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO };
+enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO, ACTION_SIGN,
+              ACTION_SCALE, ACTION_NAN };
 
 struct rule {
     uint32_t armed;    /* how often this one was armed; a process that hangs sees by it that its fault is over */
@@ -38,6 +46,23 @@ struct rule {
     char first[LONGEST]; /* the file that was hit first */
 };
 
+/* What becomes of calls of the CUDA runtime. Its twin is cuda.py. */
+struct cuda {
+    uint32_t armed;       /* how often one was armed, while it is; else 0 */
+    uint32_t calls;       /* a bit for each call that it begins with */
+    uint32_t action;
+    int32_t error;        /* what a call returns */
+    int32_t error_before; /* the same in a process that has not used its device yet */
+    uint32_t lasts;       /* every call of that process returns it from then on */
+    uint64_t delay_ns;
+    uint64_t after;       /* bytes that are allocated before it bites */
+    /* counted by the processes */
+    uint64_t allocated;
+    uint64_t processes;   /* that had a call that was hit */
+    uint64_t met[CUDA_CALLS];
+    uint64_t hit[CUDA_CALLS];
+};
+
 struct page {
     uint64_t magic;
     uint32_t generation; /* another one whenever a rule was armed or disarmed */
@@ -52,6 +77,7 @@ struct page {
     char spared[SPARED][LONGEST]; /* beginnings of paths that no rule means: what the harness has to read */
     char names[NAMES][LONGEST]; /* files of wanted calls that no rule meant */
     struct rule rules[RULES];
+    struct cuda cuda;
 };
 
 /* The page that DILOCO_CHAOS_PAGE names; NULL: there is none. */

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from diloco_chaos.harness.preload.cuda import CudaHits, CudaPart, CudaRule
+
 Call = Literal["open", "read", "write", "fsync", "rename", "close", "mmap"]
 CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
-Action = Literal["error", "delay", "hang", "short", "bit", "zeros"]
+Action = Literal["error", "delay", "hang", "short", "bit", "zeros", "sign", "scale", "nan"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
 Holding = Literal["gil", "nothing"]
 _HOLDINGS: tuple[Holding, ...] = get_args(Holding)
@@ -41,7 +43,8 @@ class _Page(ctypes.Structure):
                 ("wanted", ctypes.c_uint32), ("loaded", ctypes.c_uint32), ("named", ctypes.c_uint32),
                 ("hang", ctypes.c_uint32), ("holding", ctypes.c_uint32), ("stood", ctypes.c_uint32),
                 ("token", ctypes.c_char * _TOKEN), ("spared", (ctypes.c_char * _LONGEST) * _SPARED),
-                ("names", (ctypes.c_char * _LONGEST) * _NAMES), ("rules", _Rule * _RULES))
+                ("names", (ctypes.c_char * _LONGEST) * _NAMES), ("rules", _Rule * _RULES),
+                ("cuda", CudaPart))
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Page:
         finally:
             os.close(fd)
         self._page = _Page.from_buffer(self._map)
-        self._hangs = 0
+        self._hangs = self._cuda_rules = 0
         if token:
             for number, beginning in enumerate(spared):
                 self._page.spared[number].value = os.fsencode(beginning)
@@ -173,6 +176,21 @@ class Page:
     def stood(self) -> int:
         """Return the pid of the process whose main thread stood last since `hang`; 0: none did."""
         return int(self._page.stood)
+
+    def arm_cuda(self, rule: CudaRule) -> None:
+        """Let calls of the CUDA runtime do so from now on; one rule at a time."""
+        self._cuda_rules += 1
+        self._page.cuda.arm(rule, self._cuda_rules)
+
+    def disarm_cuda(self) -> bool:
+        """Let them do as ever, but in a process that has no device any more; return whether a rule held."""
+        return bool(self._page.cuda.disarm())
+
+    @property
+    def cuda_hits(self) -> CudaHits:
+        """Return what the last rule for calls of the CUDA runtime has done."""
+        part: CudaPart = self._page.cuda
+        return part.hits
 
     def hits(self, number: int) -> Hits:
         """Return what a rule has done since it was armed; also of one that is not any more."""

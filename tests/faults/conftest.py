@@ -24,7 +24,7 @@ class Recorder:
         for name in ("exhaust_memory", "disconnect", "empty_disk", "restart_engine", "lose_power", "jump_clock",
                      "delete_pod", "drain", "lose_machine", "part_machine", "restart_control_plane",
                      "control_plane_away", "arm", "disarm", "hits", "hang", "press", "kill_unsynced",
-                     "release", "press_on", "lift", "felt"):
+                     "release", "press_on", "lift", "felt", "fail_cuda", "heal_cuda", "cuda_hits"):
             setattr(self, name, self.recorded(name))  # a capability is looked for where nothing is made up
 
     def __getattr__(self, name):

@@ -16,7 +16,8 @@ def settings(kind):
     return {"kind": kind, "targets": target} | ({"for": "2s"} if kind in LASTING else {}) | (
         {"process": "rank-3"} if issubclass(FAULTS[kind], OfProcess) else {}) | (
         {"path": "*.pt", "error": "EIO"} if kind == "io" else {}) | (
-        {"size": "1GB"} if kind == "memory_pressure" else {}) | ({"with": "learner-4"} if kind == "replace" else {})
+        {"size": "1GB"} if kind == "memory_pressure" else {}) | (
+        {"with": "learner-4"} if kind == "replace" else {}) | ({"error": "ecc"} if kind == "cuda" else {})
 
 
 def test_every_kind_is_registered_under_the_key_that_names_it():
@@ -42,7 +43,7 @@ def test_an_undo_is_harmless_twice_and_without_the_fault(cluster, hit, fault, ki
     assert not cluster.toxics.get("learner-1")
     assert {name for name, *_ in cluster.calls} <= {"resume", "revive", "throttle", "unlimit_writes",
                                                       "disconnect", "empty_disk", "signal_process", "part_machine",
-                                                      "disarm", "release", "lift"}
+                                                      "disarm", "release", "lift", "heal_cuda"}
 
 
 @pytest.mark.parametrize("kind", LASTING)

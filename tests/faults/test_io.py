@@ -49,6 +49,7 @@ def effect(fault, node):
     ({"hang": True, "calls": ["write"]}, "write on *.pt hangs at w for 2.0 s"),
     ({"short": True}, "read or write on *.pt does half at w for 2.0 s"),
     ({"corrupt": "bit"}, "write on *.pt has a bit turned over at w for 2.0 s"),
+    ({"corrupt": "scale"}, "write on *.pt has a value of another magnitude at w for 2.0 s"),
     ({"corrupt": "zeros", "after_bytes": "1MB"}, "write on *.pt has zeros instead after 1.0 MB at w for 2.0 s")])
 def test_it_says_what_becomes_of_which_calls(more, words):
     assert io(**more).describe() == words

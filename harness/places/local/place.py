@@ -80,15 +80,16 @@ class Local(Place):
                 Requirement("toxiproxy-server", "optional", "not installed", "not needed: links are embedded on local"),
                 Requirement("C compiler", "ok", compiler()) if compiler() else
                 Requirement("C compiler", "optional", "not installed",
-                            "only for `io`, `hang`, `lose_unsynced`, and `peers: caught`, of a trainer of commands")]
+                            "only for `io`, `hang`, `cuda`, `lose_unsynced`, and `peers: caught`, of a trainer of "
+                            "commands")]
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
         """Return the undos of links beside the harness, which other places have, too, of calls that fail, and of
         pressure."""
         from diloco_chaos.harness.places.links.undos import Enable, Toxin
-        from diloco_chaos.harness.places.local.undos import Disarm, EndPressure, Release
-        return Toxin, Enable, Disarm, Release, EndPressure
+        from diloco_chaos.harness.places.local.undos import Disarm, DisarmCuda, EndPressure, Release
+        return Toxin, Enable, Disarm, Release, DisarmCuda, EndPressure
 
 
 def free(port: int) -> int:

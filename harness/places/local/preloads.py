@@ -26,13 +26,14 @@ PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
 _FOLDER, _MOUNTED = "preload", "mounted"
 _CONCERNS: dict[Ability, tuple[Concern, str]] = {
-    "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang")}
+    "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang"),
+    "cuda": ("cuda", "cuda")}
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
 _COMPILED = "/__pycache__/"
 """Python makes these anew where they are broken."""
 _SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
-_BACK_AFTER_S = 1.0
+BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
 
 
@@ -105,8 +106,8 @@ class Preloads:
             raise ClusterError(f"{node}: {error}") from error
         self._done.pop((node, fault), None)
         if ends:
-            self._nodes.expect_no_space(node, _BACK_AFTER_S)
-        return "" if page.loaded else self._why_not(spec)
+            self._nodes.expect_no_space(node, BACK_AFTER_S)
+        return self.why_not_loaded(node)
 
     def disarm(self, node: str, fault: str) -> None:
         """Keep what it has done, and let it hold no more."""
@@ -134,8 +135,8 @@ class Preloads:
             return Loss((), 0, why="it was not there")
         self._nodes[node].end(signal.SIGKILL, restart_after)
         self._nodes.wait_gone(node)
-        if not self._pages[node].loaded:
-            return Loss((), 0, why=self._why_not(spec).removeprefix(f"{node}: "))
+        if why := self.why_not_loaded(node):
+            return Loss((), 0, why=why.removeprefix(f"{node}: "))
         wanted = [self._whole(spec, pattern)] if pattern else self._folders(spec)
         loss = self._journals[node].lose(
             lambda name: any(fnmatchcase(name, each) for each in wanted) and (bool(pattern) or _COMPILED not in name))
@@ -176,6 +177,17 @@ class Preloads:
         """Return the page of a node, and its file."""
         return self._pages[node], self._at(node)
 
+    def why_not_loaded(self, node: str) -> str:
+        """Return why no process of a node has loaded anything; empty: one has."""
+        if self._pages[node].loaded:
+            return ""
+        spec = self._specs[node]
+        here = spec.program if not self._mounted_at else None
+        file = program_file(here) if here is not None else ""
+        if file and is_static(file):
+            return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
+        return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"
+
     def _whole(self, spec: NodeSpec, pattern: str) -> str:
         """Return a pattern of whole paths, with what its placeholders stand for."""
         whole = filled(pattern, self._own(spec), {})
@@ -195,10 +207,3 @@ class Preloads:
     def _found(self, file: Path) -> str:
         """Return where nodes find a file of the folder."""
         return f"{self._mounted_at}/{file.name}" if self._mounted_at else str(file)
-
-    def _why_not(self, spec: NodeSpec) -> str:
-        here = spec.program if not self._mounted_at else None
-        file = program_file(here) if here is not None else ""
-        if file and is_static(file):
-            return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
-        return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"

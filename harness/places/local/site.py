@@ -16,6 +16,7 @@ from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, mee
 from diloco_chaos.harness.places.files import RunFiles
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.addresses import LocalAddresses
+from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
 from diloco_chaos.harness.places.local.hangs import Hangs
@@ -60,9 +61,10 @@ class LocalSite(Site):
         self._processes = NodeProcesses(self.nodes)
         self._preloads = Preloads(run, self.nodes, undo_log)
         self._hangs = Hangs(self._preloads, self.nodes, undo_log)
+        self._cuda = CudaFaults(self._preloads, self.nodes, undo_log)
         self._pressures = Pressures(run, self.nodes, undo_log)
         self.parts = (self.links, CorruptedLinks(self.server, self.links), self._processes, self._uncaught,
-                      self._preloads, self._hangs, self._pressures)
+                      self._preloads, self._hangs, self._cuda, self._pressures)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -121,7 +123,8 @@ class LocalSite(Site):
 
     def residue(self) -> list[str]:
         """Return what of any fault is still there, in words; empty when all is undone."""
-        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue(), *self._pressures.residue()]
+        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue(), *self._cuda.residue(),
+                *self._pressures.residue()]
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""

@@ -57,6 +57,19 @@ class Release(_OfPage):
         return page.release()
 
 
+class DisarmCuda(_OfPage):
+    """Let calls of the CUDA runtime do as ever."""
+
+    entry: Literal["disarm_cuda"] = "disarm_cuda"
+
+    def describe(self) -> str:
+        """Say for people what was done."""
+        return f"calls of the CUDA runtime fail no more by {self.page}"
+
+    def _on(self, page: Page) -> bool:
+        return page.disarm_cuda()
+
+
 class EndPressure(Undo):
     """End what presses on this machine; its workers end with it."""
 

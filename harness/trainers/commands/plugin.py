@@ -22,8 +22,11 @@ from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.round_reports import Lint
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
-_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "join", "limit_writes", "write_limit",
-                        "power_loss", "clock_jump", "full_disk", "restart_links", "restart_engine"})
+_NO_SPACE = "`io` with `error: ENOSPC`"
+_NO_ROUNDS = dict.fromkeys(("poison", "lie", "join", "clock_jump", "restart_links", "restart_engine"), "") | {
+    "corrupt_memory": "`io` with `corrupt: bit`", "power_loss": "`kill` with `lose_unsynced: true`",
+    "full_disk": _NO_SPACE, "write_limit": _NO_SPACE}
+"""Faults of the built-in trainer's own protocol, memory or files -> what hits commands instead."""
 _OF_STATE = frozenset({"corrupt", "truncate", "delete"})
 
 
@@ -154,4 +157,7 @@ class Commands(Trainer):
         does."""
         if kind in _OF_STATE and not self.keepers:
             return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
-        return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""
+        if kind not in _NO_ROUNDS:
+            return ""
+        instead = f"; take {_NO_ROUNDS[kind]}" if _NO_ROUNDS[kind] else ""
+        return f"{kind}: nothing is known of what commands keep, or speak{instead}"

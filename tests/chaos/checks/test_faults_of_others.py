@@ -51,6 +51,11 @@ class Thrashing(Foreign):
     strains = frozenset({"disks", "memory"})
 
 
+class Missed(Foreign):
+    def verify(self, run, on):
+        return Effect(False, f"it missed: {on.observed['why']}")
+
+
 def hit(story, kind, start, end):
     """The same run with a fault of this class on learner-2 between these times."""
     fault = kind(kind="foreign", targets=("learner-2",), at=f"{start}s", **{"for": f"{end - start}s"})
@@ -71,6 +76,12 @@ def test_who_falls_silent_by_it_must_be_missed(calm, kind):
 @pytest.mark.parametrize("kind", [Foreign, Deaf, Replaced])
 def test_who_is_still_heard_of_or_has_a_successor_need_not_be(calm, kind):
     assert "silence_noticed" not in hit(calm, kind, 3.0, 9.0).describe()
+
+
+def test_why_it_missed_is_said_once(calm):
+    story = hit(calm, Missed, 3.0, 9.0)
+    story = story.forged(story.one("injected", fault="f1"), observed={"ok": False, "why": "nobody was there"})
+    assert " ".join(story.verdict("faults_verified").evidence).count("nobody was there") == 1
 
 
 def test_who_was_replaced_has_to_come_back(calm):

@@ -65,6 +65,15 @@ def test_a_mistake_in_a_trainer_of_commands_is_marked(old, new):
     assert not accepted(HEAD + COMMANDS.replace(old, new))
 
 
+@pytest.mark.parametrize(("text", "right"), [
+    ("domains: {rack-1: learner-1, rack-2: [learner-2, learner-3]}\n", True), ("domains: {rack-1: []}\n", False),
+    ("faults:\n  - {io: syncer, path: '*', calls: fsync, error: EIO, at: 6s, for: 2s}\n", True),
+    ("faults:\n  - {io: syncer, path: '*', calls: [], error: EIO, at: 6s, for: 2s}\n", False)])
+def test_one_name_stands_for_a_list_of_one_and_none_for_no_list(text, right):
+    head = "diloco_chaos: 1\nname: x\n"
+    assert (marks(head + text) == []) is accepted(head + text) is right
+
+
 @pytest.mark.parametrize("name", find())
 def test_every_scenario_of_the_library_is_valid(name):
     assert marks(find()[name].read_text()) == []

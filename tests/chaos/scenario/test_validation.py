@@ -356,7 +356,8 @@ _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "lemon": "", "poi
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
              "power_loss": "", "clock_jump": "", "delete_pod": "", "evict": "", "drain_node": "", "node_power_loss": "",
              "requeue": "", "restart_control_plane": "", "io": ", for: 3s, path: x, error: EIO",
-             "memory_pressure": ", for: 3s, size: 1GB", "replace": ", with: learner-4"}
+             "memory_pressure": ", for: 3s, size: 1GB", "replace": ", with: learner-4",
+             "cuda": ", for: 3s, error: ecc"}
 
 
 @pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if not issubclass(fault, OfProcess)))
@@ -366,6 +367,15 @@ def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
     parse(scenario(fault))
     found = problems(scenario(fault), abilities=[])
     assert found[0].startswith(f"4:5: {kind}: this place can't ")
+
+
+@pytest.mark.parametrize(("kind", "instead"), [
+    ("write_limit", "; take `io` with `error: ENOSPC`"), ("full_disk", "; take `io` with `error: ENOSPC`"),
+    ("corrupt_memory", "; take `io` with `corrupt: bit`"), ("poison", "")])
+def test_what_needs_a_trainers_own_files_names_what_hits_commands_instead(kind, instead):
+    fault = f"{{{kind}: w-1, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
+    said = f"{kind}: nothing is known of what commands keep, or speak{instead}"
+    assert said in [each.split(": ", 1)[1] for each in problems(of_commands(fault))]
 
 
 def test_a_place_that_can_not_tell_processes_apart_refuses_faults_of_one():

@@ -74,6 +74,10 @@ def made(monkeypatch):
     (Kubernetes, "fail_calls", "what is preloaded is on this machine, and can't be brought into pods: run it with --on "
                                "compose or local"),
     (Slurm, "hang", "a library is preloaded into processes on this machine only: run it with --on compose or local"),
+    (Compose, "cuda", "containers have no GPU here: leave --on out, which is --on local"),
+    (Slurm, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on local"),
+    (Simulated, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on "
+                        "local"),
     (Kubernetes, "jump_clock", "only a simulation has a clock for each node: run it with --on simulated"),
     (Kubernetes, "disconnect", "nobody can take a pod off its network without ruling the machine: partition the link, "
                                "or say how a machine is cut off (node_partition), or run it with --on compose or "

@@ -2,8 +2,10 @@
 
 import ctypes
 import errno
+import math
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -176,6 +178,22 @@ def test_what_is_written_is_changed_and_has_its_length(page, python, tmp_path, w
     turned = sum((byte ^ ord("x")).bit_count() for byte in content[40_000:])
     assert content[40_000:] == bytes(60_000) if action == "zeros" else turned == 1
     assert page.hits(number).lost == (60_000 if action == "zeros" else 1)
+
+
+@pytest.mark.parametrize("typecode", "efd")
+@pytest.mark.parametrize(("action", "is_so"), [
+    ("nan", math.isnan), ("sign", lambda value: value == -0.25), ("scale", lambda value: value > 2.0 ** 10)])
+@pytest.mark.parametrize("odd", [0, 3])
+def test_one_value_of_a_tensor_is_changed_whatever_its_format(page, python, tmp_path, typecode, action, is_so, odd):
+    number = page.arm(Rule("*/model.bin", ["write"], action, after=16 + odd))
+    assert python(f"import struct\ndata = bytes(16) + struct.pack('<100{typecode}', *[0.25] * 100)\n"
+                  f"fd = os.open(path, os.O_WRONLY | os.O_CREAT)\nos.write(fd, data[:{16 + odd}])\n"
+                  f"os.write(fd, data[{16 + odd}:])\nos.write(fd, b'1234567')") == 0
+    values = struct.unpack_from(f"<100{typecode}", (tmp_path / "model.bin").read_bytes(), 16)
+    changed = [value for value in values if value != 0.25]
+    assert page.hits(number).calls == {"write": 1}
+    assert changed
+    assert all(map(is_so, changed))
 
 
 def test_what_a_c_stream_writes_is_changed_too(page, environment, tmp_path):
