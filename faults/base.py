@@ -123,6 +123,8 @@ class Fault(BaseModel):
     needs: ClassVar[frozenset[Ability]] = frozenset()
     reversible: ClassVar[bool] = True
     """Whether it goes on until it is undone."""
+    endless: ClassVar[bool] = False
+    """Whether it is never undone, and still goes on: an aborted run has it undone."""
     stops_target: ClassVar[bool] = False
     """Whether its target's process is not there while it lasts, or until it is started again."""
     frees: ClassVar[bool] = False

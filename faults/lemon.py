@@ -26,6 +26,7 @@ class Lemon(Ending):
     started it. Nothing more is expected of the node."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
+    endless: ClassVar[bool] = True
 
     kind: Literal["lemon"] = "lemon"
     after_start: Seconds = 0.8
@@ -41,6 +42,11 @@ class Lemon(Ending):
             hit.cluster.spoil(target, self.after_start, again, self.times)
         return {}
 
+    def undo(self, hit: FaultContext) -> None:
+        """Let every target live."""
+        for target in self.targets:
+            hit.cluster.mend(target)
+
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Each process ended by SIGKILL: the first at once, and those that were started later in their time."""
         said = []
@@ -52,21 +58,21 @@ class Lemon(Ending):
                     and event.t >= born.get(event.incarnation, -math.inf) + self.after_start - _EARLY_S]
             if not ends:
                 return Effect(False, f"{target} was not there to be killed")
-            if lives := self._spared(run, target, on.began, {end.incarnation for end in ends}):
+            if lives := self._spared(run, on, target, {end.incarnation for end in ends}):
                 return Effect(False, f"{target}.{lives[0]} was started, and lived on")
             trusted = sum(end.trusted for end in ends)
             again = f", and its scheduler started it again {_times(trusted)}" if trusted else ""
             said.append(f"{target} failed {_times(len(ends))} (SIGKILL){again}")
         return Effect(True, "; ".join(said))
 
-    def _spared(self, run: Evidence, target: str, began: float, ended: set[int]) -> list[int]:
+    def _spared(self, run: Evidence, on: Injection, target: str, ended: set[int]) -> list[int]:
         """Return the processes that were there for long enough and were not killed, nor ended by themselves."""
         gone = {event.incarnation for event in run.tape.of(Exit, node="harness") if event.target == target}
-        later = [event for event in run.tape.of(Spawn, node="harness") if event.target == target and event.t > began]
+        later = [event for event in run.tape.of(Spawn, node="harness") if event.target == target and event.t > on.began]
         first = len(ended - {event.incarnation for event in later})
         meant = later if self.times is None else later[:self.times - first]
         return [event.incarnation for event in meant if event.incarnation not in ended | gone
-                and event.t + self.after_start + _SEEN_S < run.end]
+                and event.t + self.after_start + _SEEN_S < run.until(on)]
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

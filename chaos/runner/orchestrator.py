@@ -166,6 +166,7 @@ class Orchestrator:
         """Why no more is injected; empty: it is."""
         self._waiting = list(plan.faults)
         self._active: dict[str, tuple[PlannedFault, float]] = {}
+        self._endless: list[PlannedFault] = []
         self._seen: Counter[tuple[str, str]] = Counter()
         self._over: dict[str, float] = {}  # fault -> when it was over
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
@@ -318,6 +319,8 @@ class Orchestrator:
         self._waiting.remove(planned)
         if planned.fault.reversible:
             self._active[planned.id] = (planned, now + (planned.fault.duration or 0))
+        elif planned.fault.endless:
+            self._endless.append(planned)
         return Inject(planned, due)
 
     def _note_ends(self, event: Event) -> None:
@@ -349,7 +352,7 @@ class Orchestrator:
         self.aborted = condition.met(self._training.loss, self._training.alive)
         if not self.aborted:
             return []
-        healed = [Heal(planned) for planned in self.active()]
+        healed = [Heal(planned) for planned in (*self.active(), *self._endless)]
         self._waiting.clear()
         self._active.clear()
         self._give_up_at = now + self.plan.checks.self_healing.within

@@ -67,6 +67,10 @@ class Cluster:
         `restart_after`: None leaves that to the node's own scheduler. `times`: so many processes, None: all."""
         self.site.nodes.spoil(node, after_start, restart_after, times)
 
+    def mend(self, node: str) -> None:
+        """Let the process of a node live that was spoiled, and those that follow."""
+        self.site.nodes.mend(node)
+
     def retire(self, node: str) -> None:
         """SIGKILL, if it is there; it is never started again, neither by the harness nor by its own scheduler."""
         self.site.nodes.retire(node)

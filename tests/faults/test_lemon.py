@@ -15,6 +15,11 @@ def test_a_lemon_of_commands_leaves_its_start_to_its_own_scheduler_and_one_of_ou
     assert one.describe() == "w-2 fails for good, 1.0 s after each start"
 
 
+def test_a_lemon_that_is_undone_lives(cluster, hit, fault):
+    fault(kind="lemon", targets=["w-1", "w-2"]).undo(hit)
+    assert cluster.calls == [("mend", "w-1"), ("mend", "w-2")]
+
+
 def test_a_lemon_is_started_when_the_scenario_says_so_and_fails_so_often(cluster, hit, fault):
     one = fault(kind="lemon", targets="w-2", after_start="300ms", restart_after="2s", times=3)
     one.inject(hit)

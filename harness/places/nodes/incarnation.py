@@ -40,7 +40,8 @@ class Incarnation(Generic[P]):
         self._kill_at: float | None = None
         self._grace = STOP_TIMEOUT_S
         self._limits: tuple[int, int] | None = None
-        self._doom: tuple[float, float | None] | None = None
+        self.doomed: tuple[float, float | None] | None = None
+        """When it is to be killed, and what `restart_after` is then."""
 
     @property
     def name(self) -> str:
@@ -63,7 +64,7 @@ class Incarnation(Generic[P]):
     def next_at(self) -> float:
         """Return when there is something to be done to it that nothing announces: seconds of its clock, infinite for
         never."""
-        doomed = None if self._doom is None else self._doom[0]
+        doomed = None if self.doomed is None else self.doomed[0]
         return min((at for at in (self._kill_at, self.restart_at, doomed) if at is not None), default=float("inf"))
 
     def residue(self) -> list[str]:
@@ -81,9 +82,9 @@ class Incarnation(Generic[P]):
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at, self.forced_after = None, self._grace
             self.process.send(signal.SIGKILL)
-        if self._doom is not None and now >= self._doom[0]:
-            self.end(signal.SIGKILL, self._doom[1])
-            self._doom = None
+        if self.doomed is not None and now >= self.doomed[0]:
+            self.end(signal.SIGKILL, self.doomed[1])
+            self.doomed = None
         status = self.process.ended()
         if status is not None:
             self._gone(status, now)
@@ -96,10 +97,6 @@ class Incarnation(Generic[P]):
             self.process.send(number)
             if number != signal.SIGKILL:
                 self._kill_at, self._grace = self._clock() + grace, grace
-
-    def doom(self, after: float, restart_after: float | None) -> None:
-        """Have it killed so many seconds from now."""
-        self._doom = self._clock() + after, restart_after
 
     def expect_exit(self, restart_after: float | None) -> None:
         """It is about to end by a fault; the next incarnation starts after so many seconds, None: none does."""
@@ -183,7 +180,7 @@ class Incarnation(Generic[P]):
     def _gone(self, status: int, now: float) -> None:
         """It has ended: nothing is owed to it any more."""
         self.process.over(self.expected_exit)
-        self.status, self.paused, self._limits, self._doom = status, False, None, None
+        self.status, self.paused, self._limits, self.doomed = status, False, None, None
         self.process.unthrottle()
         self._undos.complete_all()
         if self.expected_exit and self.restart_after is not None:

@@ -99,7 +99,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         self._newest[spec.name] = started = Incarnation(spec, number, process, self._undo_log, self._clock)
         self._record(Spawn(target=spec.name, incarnation=number, **process.whereabouts()))
         if (lemon := self._lemons.get(spec.name)) is not None and lemon.takes_one():
-            started.doom(lemon.after_start, lemon.restart_after)
+            started.doomed = self._clock() + lemon.after_start, lemon.restart_after
         return started
 
     def poll(self) -> None:
@@ -190,6 +190,11 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         lemon = self._lemons[node] = Lemon(after_start, restart_after, times)
         if self[node].alive and lemon.takes_one():
             self[node].end(signal.SIGKILL, restart_after)
+
+    def mend(self, node: str) -> None:
+        """Let it live, and those that follow; harmless where nothing was to end it."""
+        self._lemons.pop(node, None)
+        self[node].doomed = None
 
     def retire(self, node: str) -> None:
         """End it, and all that is to follow it."""

@@ -165,6 +165,14 @@ def test_an_abort_undoes_what_is_on_injects_no_more_and_gives_up_after_the_time_
     assert machine.on_time(9) == [EndRun("aborted")]
 
 
+def test_an_abort_lets_a_lemon_live():
+    machine = orchestrator(["{lemon: learner-1, at: 1s}"], more="abort_when: {loss_above: 4}")
+    machine.on_event(event(0, "steady"))
+    machine.on_time(1)
+    actions = machine.on_event(event(3, "step", "learner-3", loss=9.0))
+    assert [type(action) for action in actions] == [Abort, Heal]
+
+
 def test_a_loss_that_is_no_number_is_above_any_bound_until_there_is_one_again():
     machine = orchestrator(["{kill: learner-1, when: {loss_below: 2.5}}"])
     machine.on_event(event(0, "steady"))

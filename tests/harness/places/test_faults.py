@@ -76,6 +76,18 @@ def test_a_lemon_that_is_a_command_is_started_again_by_its_own_scheduler(ground)
     assert ended == [(True, True, True)] * 2
 
 
+def test_a_lemon_that_is_mended_lives(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.spoil("worker", 60.0, 0.05)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 1)
+    cluster.mend("worker")
+    assert ground.site.nodes["worker"].next_at == float("inf")
+    cluster.kill("worker", 0.05)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 2)
+    assert ground.site.nodes["worker"].next_at == float("inf")
+
+
 def test_a_node_that_is_replaced_is_started_by_nobody_any_more(ground):
     cluster = ground.start()
     ground.until(ground.count)
