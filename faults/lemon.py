@@ -71,7 +71,8 @@ class Lemon(Ending):
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
         times = "for good" if self.times is None else _times(self.times)
-        return f"{names(self.targets)} fails {times}, {show_seconds(self.after_start)} after each start"
+        verb = "fails" if len(self.targets) == 1 else "fail"
+        return f"{names(self.targets)} {verb} {times}, {show_seconds(self.after_start)} after each start"
 
     def expected_lost_time(self) -> float:
         """Return infinity: nothing more is expected of it."""

@@ -106,6 +106,9 @@ def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     yield from ((["cluster", *where], message)
                 for *where, message in scenario.trainer.objections())
+    idle = [name for name in scenario.cluster.later(0) if name not in joiners(scenario.faults)]
+    yield from ((["cluster", "nodes"], f"{name} is a spare, and no fault starts it; write `- {{replace: "
+                                       f"{scenario.cluster.starters[0]} with {name}, at: 12s}}`") for name in idle[:1])
     yield from _parity(scenario)
     yield from _out_of_reach(scenario)
     if "seed" in scenario.cluster.model_fields_set:

@@ -29,6 +29,8 @@ def goodputs(cluster, faults=""):
     ("learners: 2", "  - {kill: learner-1, at: 20s, restart_after: 60s}\n"),
     ("learners: 4, speeds: [1, 1, 0.5, 0.25]", "  - {kill: learner-4, at: 10s}\n"),
     ("learners: 8", f"  - {{join: {GUESTS}, at: 6s}}\n  - {{terminate: {GUESTS}, at: 18s}}\n"),
+    ("learners: 4", "  - {lemon: learner-1, at: 15s}\n"),
+    ("learners: 4", "  - {lemon: learner-1, at: 5s}\n  - {replace: learner-1 with learner-4, at: 15s}\n"),
     ("learners: 4, mode: elastic_data_parallel", "  - {kill: learner-1, at: 15s}\n"),
     ("learners: 4, mode: elastic_data_parallel", "  - {kill: [learner-1, learner-2], at: 9s, restart_after: 6s}\n"),
     ("learners: 4, mode: elastic_data_parallel", "  - {pause: learner-1, at: 5s, for: 9s}\n"),

@@ -623,6 +623,8 @@ def test_a_spare_of_commands_is_a_worker_that_says_so():
     spare = "    w-3: {worker: true, run: t.py}\n  progress:\n    - {node: w-3, log: '(?P<round>[0-9]+)'}\n"
     text = of_commands("{replace: w-2 with w-3, at: 1s}").replace("  progress:\n", spare)
     parse(text.replace("w-3: {", "w-3: {spare: true, "))
+    with pytest.raises(ScenarioError, match="w-3 is a spare, and no fault starts it"):
+        parse(text.replace("w-3: {", "w-3: {spare: true, ").replace("replace: w-2 with w-3", "kill: w-2"))
     with pytest.raises(ScenarioError, match="spare: only a worker can come later"):
         parse(text.replace("w-2: {", "w-2: {spare: true, "))
     with pytest.raises(ScenarioError, match=r"only nodes with `spare: true` \(there is none\) come later"):
