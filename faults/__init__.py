@@ -6,11 +6,8 @@ from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.byzantine import Impersonation, Lie, Poison
 from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
-from diloco_chaos.faults.cuda import Cuda
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.faults.hang import Hang, HangProcess
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
-from diloco_chaos.faults.io import Io
 from diloco_chaos.faults.lemon import Lemon
 from diloco_chaos.faults.links.base import LinkFault
 from diloco_chaos.faults.links.corruption import CorruptLink
@@ -33,6 +30,9 @@ from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from diloco_chaos.faults.straggler import Straggler
 from diloco_chaos.faults.triggers import AbortWhen, After, Condition, When
+from diloco_chaos.faults.within.cuda import Cuda
+from diloco_chaos.faults.within.hang import Hang, HangProcess
+from diloco_chaos.faults.within.io import Io
 
 __all__ = [
     "FAULTS",

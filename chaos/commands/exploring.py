@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, workers_of
+from diloco_chaos.chaos.commands.places import backend_of, on_option
 from diloco_chaos.harness.base.units import seconds
 
 _MOST_RUNS = 1_000_000
@@ -39,6 +40,7 @@ def explore(
     address: Annotated[str, typer.Option(help="Address of a Ray cluster; without it one is started on this "
                                          "machine.")] = "",
     torch: Annotated[bool, typer.Option(help="Train the scenario's own model (slow), not a quadratic.")] = False,
+    on: Annotated[str, on_option("simulated")] = "simulated",
     as_json: JsonOption = False,
 ) -> None:
     """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults.
@@ -52,15 +54,18 @@ def explore(
     from diloco_chaos.chaos.exploration.report import document, show
     from diloco_chaos.chaos.scenario.loading import load
     from diloco_chaos.harness.base.workers import WorkersError
-    base = load(scenario)[0]
+    base, place = load(scenario)[0], backend_of(on, {})
     if base.trainer.programs():
-        raise Failure(f"{scenario}: schedules are tried under virtual time, and the commands of trainer "
-                      f"{base.trainer.name} are processes, which take real time: name a scenario of another trainer", 2)
+        raise Failure(f"{scenario}: schedules are drawn for learners and a syncer, and tried under virtual time; the "
+                      f"commands of trainer {base.trainer.name} are processes, which take real time: name a scenario "
+                      f"of another trainer", 2)
+    if workers == "ray" and not place.virtual:
+        raise Failure(f"--workers ray: runs on {on} take this machine: leave it out, or --on {on}", 2)
     if not torch:
         base = base.model_copy(update={"cluster": base.trainer.cheapest(), "faults": ()})
     one_of("--clusters", clusters, ["own", "drawn"])
     try:
-        kinds = known([kind.strip() for kind in faults.split(",")] if faults else None)
+        kinds = known([kind.strip() for kind in faults.split(",")] if faults else None, place.abilities)
     except ValueError as error:
         raise Failure(f"--faults: {error}", 2) from error
     most_s, began = _time(within), time.monotonic()
@@ -70,7 +75,7 @@ def explore(
                         TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
     most = runs or (_MOST_RUNS if most_s else _RUNS)
     task = progress.add_task("", total=most_s or most, words="")
-    folder = corpus_dir or Path("explored") / base.name
+    folder = corpus_dir or Path("explored") / (base.name if place.virtual else f"{base.name}-on-{on}")
     try:
         with progress:
             def tell(state: Exploration) -> None:
@@ -82,7 +87,8 @@ def explore(
 
             def enough(state: Exploration) -> bool:
                 return (until_found and bool(state.found)) or 0 < most_s <= time.monotonic() - began
-            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn"), folder, pool, runs=most,
+            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn", on,
+                                  str(folder / "runs")), folder, pool, runs=most,
                            stop=enough, tell=tell)
     except (ExplorationError, WorkersError) as error:
         raise Failure(str(error), 2) from error

@@ -11,7 +11,7 @@ import math
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from diloco_chaos.chaos.exploration import coverage
 from diloco_chaos.chaos.exploration.corpus import ScheduleCorpus, Seed, TriedSchedule
 from diloco_chaos.chaos.exploration.coverage import Pair
 from diloco_chaos.chaos.exploration.generate import (
+    VIRTUAL,
     ByChance,
     Document,
     allowing,
@@ -35,12 +36,16 @@ from diloco_chaos.chaos.exploration.generate import (
 )
 from diloco_chaos.chaos.exploration.generate import known as known_kinds
 from diloco_chaos.chaos.exploration.guide import Knowledge, draw
+from diloco_chaos.chaos.exploration.perform import IN_MEMORY, abilities_of, performed_on
 from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.exploration.shrink import shrunk
-from diloco_chaos.chaos.runner.simulate import SimulatedRun, simulate
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.runner.simulate import SimulatedRun
 from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
+from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.record.storage.files import write_whole
 from diloco_chaos.harness.record.tape.events import Begin
 from diloco_chaos.harness.record.tape.reading import Tape
@@ -54,6 +59,8 @@ its slowest learner's pace, for all may wait for that one."""
 _LATEST, _HEALS_S, _BUDGETS = 0.6, 4.0, (1.0, 1.5, 2.0)
 """Share of the nominal time by which faults have come; seconds that healing takes; budgets, as shares of the
 scenario's."""
+_SHRINKS, _REAL_SHRINKS = 120, 12
+"""Runs that make a schedule smaller, at the most: under virtual time, and at a place whose time is real."""
 HEALTHY = -1
 """Number of the run without any fault: what it leaves undecided is no schedule's fault."""
 
@@ -66,6 +73,10 @@ class ExplorationJob(Numbered):
     faults: tuple[dict[str, Any], ...]
     aim: Pair | None = None
     """Faults in a row that it is meant to have."""
+    on: str = IN_MEMORY
+    """The place where it is tried."""
+    runs: str = ""
+    """The folder where a real place leaves runs."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,10 @@ class Search:
     """Whether pairs that were not hit yet come first; else chance alone decides."""
     draws_clusters: bool = False
     """Whether each schedule has a cluster of its own: the scenario's model, data, budget and pace, all else drawn."""
+    on: str = IN_MEMORY
+    """The place where schedules are tried: only what can happen there is drawn."""
+    runs: str = ""
+    """The folder where a real place leaves the runs that broke something."""
 
     def base(self, number: int) -> Scenario:
         """The scenario of a schedule, without faults."""
@@ -101,22 +116,27 @@ class Search:
     def again(self, number: int, seed: Seed) -> ExplorationJob:
         """A schedule from before, as far as it still makes sense."""
         base = self.base(seed.number)
-        faults = sensible(base, seed.faults)
-        return ExplorationJob(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults))
+        return self._of(number, base, sensible(base, seed.faults, abilities_of(self.on)))
 
     def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> ExplorationJob:
         """A schedule that is drawn."""
         base = self.base(number)
         aim, faults = (None, []) if number == HEALTHY else draw(
-            base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge())
-        return ExplorationJob(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults), aim=aim)
+            base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge(),
+            abilities_of(self.on))
+        return self._of(number, base, faults, aim)
+
+    def _of(self, number: int, base: Scenario, faults: Sequence[Document], aim: Pair | None = None) -> ExplorationJob:
+        return ExplorationJob(number=number, scenario=as_json(roomy(base, faults, abilities_of(self.on))),
+                              faults=tuple(faults), aim=aim, on=self.on, runs=self.runs)
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
         """Return what results depend on."""
         bare = as_json(self.scenario.model_copy(update={"faults": ()}))
         return {"scenario": hashlib.sha256(bare.encode()).hexdigest(), "seed": self.seed,
                 "max_faults": self.max_faults, "kinds": list(kinds), "guided": self.guided,
-                "draws_clusters": self.draws_clusters, "sources": source_digest()}
+                "draws_clusters": self.draws_clusters, "sources": source_digest(),
+                **({} if self.on == IN_MEMORY else {"on": self.on})}
 
 
 @dataclass
@@ -137,6 +157,8 @@ class Exploration:
     """Check -> the first schedule that broke it, and its file."""
     healthy: TriedSchedule | None = None
     """The run without any fault."""
+    on: str = IN_MEMORY
+    """The place where schedules are tried."""
     taken_over: int = 0
     """Results that were in the folder already."""
     under_way: int = 0
@@ -200,9 +222,10 @@ def explore(search: Search, corpus: Path, workers: Workers[ExplorationJob, Tried
     Raises:
         ExplorationError: the folder is another exploration's, or can't be written.
     """
-    kinds = known_kinds(search.kinds)
+    kinds = known_kinds(search.kinds, abilities_of(search.on))
     kept = ScheduleCorpus(corpus, search.settings(kinds))
-    state = Exploration(possible=coverage.possible({kind: drawn_role(kind) for kind in kinds}, held_for()))
+    state = Exploration(possible=coverage.possible({kind: drawn_role(kind) for kind in kinds}, held_for()),
+                        on=search.on)
     state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
     goal = runs if state.taken_over < runs else state.taken_over + runs
@@ -238,14 +261,24 @@ def rounds(goal: int) -> Iterator[range]:
 
 
 def attempt(job: ExplorationJob) -> TriedSchedule:
-    """Run one schedule; never raises."""
+    """Run one schedule. Under virtual time it never raises.
+
+    Raises:
+        UserError: a real place can't be used.
+    """
     base = Scenario.model_validate_json(job.scenario)
     try:
-        result = simulate(plan_of(base, job.faults, 0))
+        with performed_on(job.on, plan_of(base, job.faults, 0, abilities_of(job.on)), job.runs) as result:
+            return _tried(job, result)
     except Exception as error:  # whatever it is, it is a find
+        if job.on != IN_MEMORY and isinstance(error, UserError):
+            raise  # of the place, whatever is tried there
         where = traceback.extract_tb(error.__traceback__)[-1]
         return TriedSchedule(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
                              evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
+
+
+def _tried(job: ExplorationJob, result: SimulatedRun | Result) -> TriedSchedule:
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
     checks = _as_it_came(result).checks
     failed = [verdict for verdict in checks if verdict.verdict == "failed"]
@@ -265,12 +298,12 @@ SCHEDULES = Task(attempt, ExplorationJob, TriedSchedule)
 """What workers do with a schedule."""
 
 
-def _as_it_came(result: SimulatedRun) -> Judgement:
+def _as_it_came(result: SimulatedRun | Result) -> Judgement:
     """The verdicts, without the faults whose moment never came: the run is one of the schedule without these."""
     came = tuple(span.planned for span in result.history.spans if span.injected is not None)
-    if len(came) == len(result.plan.faults):
+    if len(came) == len(result.history.plan.faults):
         return result.judgement
-    plan = result.plan.model_copy(update={"faults": came})
+    plan = result.history.plan.model_copy(update={"faults": came})
     events = [structs.replace(event, plan=plan.digest) if isinstance(event, Begin) else event
               for event in result.history.tape.events]
     return judge(replace(result.history, plan=plan, tape=Tape(events)))
@@ -283,10 +316,10 @@ def _undecided(verdict: Verdict) -> str:
     return why if verdict.verdict == "unknown" and not verdict.doubted else ""
 
 
-def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:
+def roomy(base: Scenario, faults: Sequence[Document], abilities: Set[Ability] = VIRTUAL) -> Scenario:
     """The scenario with a budget that leaves time to see how these faults heal: its own, or half as much again, or
     twice as much. What waits for an event is taken to come at the latest moment that faults are drawn for."""
-    made = with_faults(base, faults)
+    made = with_faults(base, faults, abilities)
     if made is None or not faults:
         return base
     cluster, ends = base.cluster, dict[str, float]()
@@ -302,14 +335,14 @@ def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:
     return base.model_copy(update={"cluster": longer, "deadline": max(base.deadline, times * base.deadline)})
 
 
-def smallest(base: Scenario, faults: Sequence[Document], check: str, most_runs: int = 120) -> list[Document]:
-    """The smallest schedule that still breaks this check."""
-    bare = as_json(base)
+def smallest(search: Search, base: Scenario, faults: Sequence[Document], check: str) -> list[Document]:
+    """The smallest schedule that still breaks this check, as far as so many runs show."""
+    bare, abilities = as_json(base), abilities_of(search.on)
 
     def breaks(candidate: Sequence[Document]) -> bool:
-        return with_faults(base, candidate) is not None and check in attempt(
-            ExplorationJob(number=0, scenario=bare, faults=tuple(candidate))).failed
-    return shrunk(faults, breaks, most_runs)
+        return with_faults(base, candidate, abilities) is not None and check in attempt(ExplorationJob(
+            number=0, scenario=bare, faults=tuple(candidate), on=search.on, runs=search.runs)).failed
+    return shrunk(faults, breaks, _SHRINKS if search.on == IN_MEMORY else _REAL_SHRINKS)
 
 
 def as_json(scenario: Scenario) -> str:
@@ -321,12 +354,12 @@ def _keep(search: Search, corpus: ScheduleCorpus, state: Exploration, tried: Tri
     """Write a failing schedule down; the first one of each check is made as small as can be."""
     if not tried.failed:
         return
-    base = roomy(search.base(corpus.origin(tried.number)), tried.faults)
+    base = roomy(search.base(corpus.origin(tried.number)), tried.faults, abilities_of(search.on))
     for check in tried.failed:
         if check not in state.found:
             path = corpus.smallest(check)
             if not path.exists():
-                small = smallest(base, tried.faults, check)
+                small = smallest(search, base, tried.faults, check)
                 name = f"found-{check.replace('_', '-')}"
                 write_whole(path, text(base, small, name, f"Schedule {tried.number} of an exploration breaks {check}."))
             state.found[check] = (tried, path)

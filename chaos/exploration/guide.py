@@ -4,14 +4,24 @@ other, and near schedules that brought something about for the first time."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from diloco_chaos.chaos.exploration.coverage import Pair, family, second_of
-from diloco_chaos.chaos.exploration.generate import ByChance, Document, document, drawn_role, sensible, times, trigger
+from diloco_chaos.chaos.exploration.generate import (
+    VIRTUAL,
+    ByChance,
+    Document,
+    document,
+    drawn_role,
+    sensible,
+    times,
+    trigger,
+)
 from diloco_chaos.chaos.exploration.generate import settings as drawn_settings
 from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
 from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.trainers.api.trainer import SELDOM
 
 _ALONE, _IN_A_ROW, _AGAIN = 0.25, 0.35, 0.3
@@ -40,24 +50,24 @@ class Knowledge:
 
 
 def draw(scenario: Scenario, chance: random.Random, kinds: Sequence[str], most: int,
-         known: Knowledge) -> tuple[Pair | None, list[Document]]:
-    """A schedule of up to so many faults, and what of `rows` it aims at."""
+         known: Knowledge, abilities: Set[Ability] = VIRTUAL) -> tuple[Pair | None, list[Document]]:
+    """A schedule of up to so many faults for a place with these abilities, and what of `rows` it aims at."""
     chooser = ByChance(chance)
     faults: list[Document] = []
     aim: Pair | None = None
     way = chance.random()
     if way < _ALONE and known.never:
         kind, where = chooser.pick(known.never)
-        faults = sensible(scenario, _aimed(scenario, chooser, kind, where, kinds))
+        faults = sensible(scenario, _aimed(scenario, chooser, kind, where, kinds), abilities)
     elif _ALONE <= way < _ALONE + _IN_A_ROW and known.rows:
         aim = chooser.pick(known.rows)
-        faults = sensible(scenario, _in_a_row(scenario, chooser, aim, kinds))
+        faults = sensible(scenario, _in_a_row(scenario, chooser, aim, kinds), abilities)
     elif way >= 1 - _AGAIN and known.first:
         [(first, _)] = chance.choices(known.first, [seldom for _, seldom in known.first])
-        faults = sensible(scenario, _changed(scenario, chooser, first, kinds))
+        faults = sensible(scenario, _changed(scenario, chooser, first, kinds), abilities)
     more = chance.randint(0, _ADDED) if faults else chance.randint(1, most)
     for _ in range(min(more, most - len(faults))):
-        faults = sensible(scenario, [*faults, document(chooser, scenario, kinds, faults)])
+        faults = sensible(scenario, [*faults, document(chooser, scenario, kinds, faults)], abilities)
     return aim, faults[:most]
 
 

@@ -47,7 +47,7 @@ def show(state: Exploration, console: Console) -> None:
         for line in tried.evidence[:2]:
             console.print(f"  {line}", markup=False, highlight=False)
         console.print(f"  smallest schedule: {path}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"  repeat it: diloco-chaos run {path} --on simulated", markup=False, highlight=False,
+        console.print(f"  repeat it: diloco-chaos run {path} --on {state.on}", markup=False, highlight=False,
                       soft_wrap=True)
     if state.exit_code == 3:
         console.print("[yellow]?[/] too few were decided to say that nothing broke; name other kinds with --faults")

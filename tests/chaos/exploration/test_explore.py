@@ -231,7 +231,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
 
 
 def test_a_run_that_crashes_is_a_find(monkeypatch):
-    monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.simulate", lambda plan: 1 / 0)
+    monkeypatch.setattr("diloco_chaos.chaos.exploration.perform.simulate", lambda plan: 1 / 0)
     job = ExplorationJob(number=7, scenario=BASE.model_dump_json(by_alias=True, exclude_unset=True),
                          faults=({"kill": "learner-1", "at": "3s", "restart_after": "1s"},))
     tried = attempt(job)

@@ -48,7 +48,19 @@ def test_drawn_clusters_are_others(explore, tmp_path):
     assert "name another folder with --corpus-dir" in str(explore("--runs", "6", "--json").exception)
 
 
+def test_at_a_real_place_what_only_real_time_has_is_drawn_and_tried(explore, tmp_path):
+    done = explore("--on", "local", "--runs", "1", "--faults", "io,hang", "--max-faults", "1", "--json")
+    assert done.exit_code in (0, 3), done.output
+    folder = tmp_path / "explored" / "small-on-local"
+    healthy, tried = (json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines())
+    assert (healthy["faults"], healthy["outcome"], tried["outcome"]) == ([], "finished", "finished")
+    assert [kind for fault in tried["faults"] for kind in fault if kind in ("io", "hang")]
+    assert not any(entry.is_dir() for entry in (folder / "runs").iterdir()), "what broke nothing is not kept"
+
+
 @pytest.mark.parametrize(("options", "words"), [
+    (["--faults", "io"], "--faults: 'io' can't be drawn for this place; choose from kill, "),
+    (["--workers", "ray", "--on", "local"], "--workers ray: runs on local take this machine"),
     (["--for", "60"], "--for: '60' is not a duration: write it like 8s"), (["--for", "soon"], "--for: 'soon'"),
     (["--clusters", "drwn"], "--clusters drwn: own or drawn"), (["--workers", "rey"], "--workers rey: local or ray"),
     (["--address", "here"], "say --workers ray, too"), (["--faults", "kil"], "--faults: 'kil' is no fault")])

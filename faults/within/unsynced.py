@@ -7,7 +7,7 @@ from typing import Literal
 
 from diloco_chaos.faults.base import FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Injection
-from diloco_chaos.faults.io import FilePattern
+from diloco_chaos.faults.within.io import FilePattern
 from diloco_chaos.harness.base.units import show_bytes
 from diloco_chaos.harness.places.capabilities import Unsynced
 from diloco_chaos.harness.preload.unsynced import Loss

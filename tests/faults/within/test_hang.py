@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.faults import hang as module
+from diloco_chaos.faults.within import hang as module
 
 
 def fault(kind="hang", **more):

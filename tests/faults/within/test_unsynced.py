@@ -6,7 +6,7 @@ import pytest
 
 from diloco_chaos.faults import Kill
 from diloco_chaos.faults.evidence import Effect
-from diloco_chaos.faults.unsynced import with_loss
+from diloco_chaos.faults.within.unsynced import with_loss
 from diloco_chaos.harness.preload.unsynced import Loss
 
 

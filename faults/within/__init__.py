@@ -1,0 +1,1 @@
+"""Faults inside a living process, by a library that is preloaded into it."""
