@@ -20,10 +20,10 @@ trainer:
   progress:
     - {{node: w, log: '^step=(?P<round>\\d+) loss=(?P<loss>\\S+)'}}
   shared: false
-  rounds: 200
+  rounds: 300
 deadline: 30s
 faults:
-  - {{lemon: w-2, after_start: 300ms, when: {{node: w-2, event: step, count: 80}}}}
+  - {{lemon: w-2, after_start: 700ms, when: {{node: w-2, event: step, count: 80}}}}
 {fault}
 checks:
   restarts: {{most: 3}}

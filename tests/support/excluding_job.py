@@ -16,7 +16,7 @@ def save(file, state):
 
 
 def main(folder, name, bug=""):
-    """Train to the two hundredth round, unless the node is not to be trusted any more."""
+    """Train to the three hundredth round, unless the node is not to be trusted any more."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
     state = json.loads(file.read_text()) if file.exists() else {"round": 0, "begun": 0}
@@ -24,7 +24,8 @@ def main(folder, name, bug=""):
         print(f"{name} has failed {state['begun']} times: left out", flush=True)
         return
     state["begun"] += 1
-    while state["round"] < 200:
+    save(file, state)
+    while state["round"] < 300:
         time.sleep(0.03)
         state["round"] += 1
         save(file, state)
