@@ -35,6 +35,7 @@ from diloco_chaos.harness.trainers.core.log_lines import Line
 from diloco_chaos.harness.trainers.core.programs import LOG, PROGRESS, STEADY, WRITTEN, filled
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
+_READINGS = 5
 _MOST_STALE = 20
 _MOST_WARNINGS = 20
 """Of a node: of what comes after them one line of its log more or less tells nothing new."""
@@ -51,13 +52,22 @@ class _Reader:
         """The round that was told last."""
 
 
+def wall_ahead() -> float:
+    """Return by how many seconds the clock on the wall is ahead of CLOCK_MONOTONIC: of some readings the one in which
+    least time passed between the two, for a busy machine may do other things there."""
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(_READINGS)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])
+    return wall - (before + after) / 2
+
+
+
 class LogWitness:
     """Implements `diloco_chaos.harness.trainers.api.trainer.Witness`."""
 
     def __init__(self, settings: CommandSettings, run: Path, epoch: float) -> None:
         """`epoch`: the run's beginning on CLOCK_MONOTONIC, in seconds."""
         self._run, self._epoch = run, epoch
-        self._wall = time.time() - time.monotonic() + epoch  # what the clock on the wall said then
+        self._wall = wall_ahead() + epoch  # what the clock on the wall said then
         self._workers = set(settings.names)
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]

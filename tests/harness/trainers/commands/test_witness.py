@@ -14,7 +14,7 @@ from diloco_chaos.harness.record.tape.events import Failed, Merge, StaleRound, S
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
-from diloco_chaos.harness.trainers.commands.witness import LogWitness
+from diloco_chaos.harness.trainers.commands.witness import LogWitness, wall_ahead
 from diloco_chaos.harness.trainers.core.log_lines import lines_of
 from recorded_events import an_event
 
@@ -50,7 +50,7 @@ class Folder:
 
     def at(self, t):
         """What a clock on the wall says then."""
-        return f"{time.time() - time.monotonic() + self.epoch + t:.3f}"
+        return f"{wall_ahead() + self.epoch + t:.3f}"
 
 
 @pytest.fixture
