@@ -20,14 +20,16 @@ _LASTS = 3
 """Rounds in a row without a number that are more than one that was skipped, though a successor went on with numbers."""
 _BLOWN_UP = 1e4
 """A loss that is so many times as large as any before the first fault is no loss any more."""
+_STANDS = 10
+"""Rounds after the first fault, and before it, that tell whether a loss stands which had been moving."""
 _FALL = 0.1
 """A loss that was above this share of what it used to be does not become 0 from one process to the next."""
 
 
 @check(LossesAreNumbers, needs={"rounds"}, unverified="judged")
 def losses_are_numbers(history: History, bound: LossesAreNumbers) -> Finding | None:
-    """No process ends with a loss that is no number, or far beyond all that were; one that recovers may have told some.
-    """
+    """No process ends with a loss that is no number, is far beyond all that were, or stands; one that recovers may have
+    told some."""
     told = [each for each in history.told_rounds if each.losses]
     if not told:
         return None
@@ -48,6 +50,8 @@ def losses_are_numbers(history: History, bound: LossesAreNumbers) -> Finding | N
             (wrong if lasts or too_many else recovered).append(words)
         wrong += _blown_up(mine, before) if last else []
         wrong += _zero(mine, [each for each in told if each.worker == mine[0].worker and each.t < mine[0].t])
+    for worker, mine in _by(told, lambda each: each.worker).items():
+        wrong += _standing(worker, mine, history.first_fault)
     return Finding(not wrong, f"{len(wrong)} of {len(processes)} processes end without a number" if wrong
                    else f"{len(told)} losses, {sum(map(_without_number, told))} no numbers", "numbers",
                    [*wrong[:5], *recovered[:3]], figures=violations(wrong))
@@ -81,6 +85,18 @@ def _blown_up(mine: Sequence[ToldRound], before: float) -> list[Line]:
     return [line(f"{mine[0].process} told losses of {min(_numbers(stretch[0])):.4g} and the like from round "
                  f"{stretch[0].round} at ", stretch[0].t, f" on, in {len(stretch)} rounds to its end, where none was "
                  f"above {before:.4g} before the first fault")]
+
+
+def _standing(worker: str, mine: Sequence[ToldRound], fault: float) -> list[Line]:
+    """Say that a worker tells one loss from the first fault to its end, where no two in a row were the same before: it
+    computes nothing any more."""
+    before = [each.losses for each in mine if each.t < fault][-_STANDS:]
+    after = [each for each in mine if each.t >= fault][1:]  # the first may have been computed before it
+    moved = len(before) == _STANDS and all(one != other for one, other in pairwise(before))
+    if not moved or len(after) < _STANDS or any(each.losses != after[0].losses for each in after):
+        return []
+    return [line(f"{worker} told the loss {_shown(after[0].losses)} from round {after[0].round} at ", after[0].t,
+                 f" on, in all {len(after)} rounds to its end, where it had been another one in each round before")]
 
 
 def _zero(mine: Sequence[ToldRound], before: Sequence[ToldRound]) -> list[Line]:

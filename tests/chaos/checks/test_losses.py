@@ -81,6 +81,17 @@ def test_a_loss_that_ends_far_beyond_all_before_the_first_fault_is_none():
     assert numbers(*process(0, 1, [1.0, 1e30, 1e30, 1e30]), *early, fault=0.0, workers=2).holds
 
 
+def test_a_loss_that_stands_from_the_first_fault_on_is_not_computed_any_more():
+    early, later = [1.0 / number for number in range(1, 21)], [0.04] * 13
+    stands = numbers(*process(0, 1, early), *process(1, 15, [0.05, *later]), fault=2.0)
+    assert lines(stands) == ["w-1 told the loss 0.04 from round 16 at 2.10 s on, in all 13 rounds to its end, where it "
+                             "had been another one in each round before"]
+    assert not stands.holds
+    assert numbers(*process(0, 1, early), *process(1, 15, [0.05, *later[:9]]), fault=2.0).holds
+    assert numbers(*process(0, 1, early), *process(1, 15, [0.05, 0.04, 0.03, *later]), fault=2.0).holds
+    assert numbers(*process(0, 1, [*early[:-1], early[-2]]), *process(1, 15, [0.05, *later]), fault=2.0).holds
+
+
 def test_how_many_in_a_row_may_recover_can_be_said():
     rounds = process(0, 1, [1.0, "nan", "nan", 0.9])
     assert numbers(*rounds, checks="{losses_are_numbers: {in_a_row: 2}}").holds
