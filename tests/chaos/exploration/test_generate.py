@@ -13,6 +13,8 @@ from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.faults import Hang, Io
+from diloco_chaos.harness.places.compose.place import Compose
+from diloco_chaos.harness.places.local.place import Local
 
 BASE = scenario(learners=2, budget="100 steps", step_time="60ms")
 LOCAL = named("local").abilities
@@ -24,9 +26,9 @@ def drawn(number):
     return choose(ByChance(chance), BASE, REAL, 3, LOCAL)
 
 
-@pytest.mark.parametrize("place", ["local", "compose"])
+@pytest.mark.parametrize("place", [Local, Compose])
 def test_a_place_with_real_files_and_processes_has_failing_calls_and_hangs(place):
-    assert set(REAL) <= set(known(None, named(place).abilities))
+    assert set(REAL) <= set(known(None, place.can))
 
 
 def test_virtual_time_is_spared_them():
