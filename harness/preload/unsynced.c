@@ -208,7 +208,7 @@ static int spared(const char *path) {
         if (*page->spared[n] && strncmp(path, page->spared[n], strlen(page->spared[n])) == 0)
             return 1;
     for (size_t n = 0; n < sizeof OTHERS / sizeof *OTHERS; n++)
-        if (strncmp(path, OTHERS[n], strlen(OTHERS[n])) == 0)
+        if (strncmp(path, OTHERS[n], strlen(OTHERS[n])) == 0 && strncmp(path, "/dev/shm/", 9) != 0)
             return 1;
     return *path != '/';
 }

@@ -1,14 +1,11 @@
-"""What is preloaded into the processes of nodes, and each node's page: calls on files fail by it, and what was not
-synced is lost."""
+"""What is preloaded into the processes of nodes, and each node's page, by which calls on files fail."""
 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +14,6 @@ from diloco_chaos.harness.places.local.undos import Disarm
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.preload.library import Concern, PreloadError, built, must_be_preloadable, preloading
 from diloco_chaos.harness.preload.page import LONGEST_PATTERN, Hits, Page, PageFullError, Rule
-from diloco_chaos.harness.preload.unsynced import Journal, Loss
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.trainers.core.elf import is_static
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, filled, program_file
@@ -29,8 +25,6 @@ _CONCERNS: dict[Ability, tuple[Concern, str]] = {
     "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang"),
     "cuda": ("cuda", "cuda")}
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
-_COMPILED = "/__pycache__/"
-"""Python makes these anew where they are broken."""
 _SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 BACK_AFTER_S = 1.0
@@ -44,8 +38,7 @@ class _Held(NamedTuple):
 
 
 class Preloads:
-    """The pages of one run's nodes. Implements `CallFaults` and `Unsynced` of
-    `diloco_chaos.harness.places.capabilities`."""
+    """The pages of one run's nodes. Implements `diloco_chaos.harness.places.capabilities.CallFaults`."""
 
     def __init__(self, run: Path, nodes: Nodes[Any], undo_log: UndoLog, mounted_at: str = "") -> None:
         """`run`: the run's folder. `mounted_at`: where containers, which have the run's folder at the same path, find
@@ -55,7 +48,6 @@ class Preloads:
         self.folder = run.resolve() / _FOLDER / (_MOUNTED if mounted_at else "")
         self._libraries: dict[Ability, Path] = {}
         self._pages: dict[str, Page] = {}
-        self._journals: dict[str, Journal] = {}
         self._specs: dict[str, NodeSpec] = {}
         self._undos = OpenUndos(undo_log)
         self._held: dict[tuple[str, str], _Held] = {}  # by node and fault
@@ -76,8 +68,6 @@ class Preloads:
                                               [f"{self._seen}/{folder}/" for folder in _SPARED])
                 if self._mounted_at:
                     self._at(spec.name).chmod(0o666)  # whoever its nodes are; on this machine only we get there
-                if "lose_unsynced" in spec.preloaded:
-                    self._journals[spec.name] = Journal(self._at(spec.name))
                 self._specs[spec.name] = spec
             except (PreloadError, OSError) as error:
                 raise ClusterError(f"{error}") from error
@@ -94,7 +84,7 @@ class Preloads:
     def arm(self, node: str, fault: str, rule: Rule) -> str:
         """Arm it, with its undo written down before."""
         page, spec = self._pages[node], self._specs[node]
-        pattern = self._whole(spec, rule.pattern)
+        pattern = self.whole(node, rule.pattern)
         if len(os.fsencode(pattern)) > LONGEST_PATTERN:
             raise ClusterError(f"{node}: {pattern} is longer than {LONGEST_PATTERN} bytes")
         ends = spec.program is None and rule.action == "error"  # a node of ours does not go on without its files
@@ -128,21 +118,6 @@ class Preloads:
             return self._hits(node, held.rule)
         return self._done.get((node, fault))
 
-    def kill_unsynced(self, node: str, restart_after: float | None, pattern: str) -> Loss:
-        """Kill it, wait until all of its processes are gone, and cut its files."""
-        spec = self._specs[node]
-        if not self._nodes[node].alive:
-            return Loss((), 0, why="it was not there")
-        self._nodes[node].end(signal.SIGKILL, restart_after)
-        self._nodes.wait_gone(node)
-        if why := self.why_not_loaded(node):
-            return Loss((), 0, why=why.removeprefix(f"{node}: "))
-        wanted = [self._whole(spec, pattern)] if pattern else self._folders(spec)
-        loss = self._journals[node].lose(
-            lambda name: any(fnmatchcase(name, each) for each in wanted) and (bool(pattern) or _COMPILED not in name))
-        run = f"{self._run.resolve()}/"
-        return replace(loss, lost=tuple((name.removeprefix(run), size) for name, size in loss.lost))
-
     def residue(self) -> list[str]:
         """Return what still holds, in words."""
         return [f"{node}: {page.armed} faults of files" for node, page in self._pages.items() if page.armed]
@@ -152,8 +127,6 @@ class Preloads:
         for name in self._pages:
             with suppress(OSError):
                 self._at(name).unlink()
-        for journal in self._journals.values():
-            journal.remove()
 
     def _hits(self, node: str, number: int) -> tuple[Hits, list[str]]:
         """Return what a rule has done, with files of the run's folder by their names there, and before others."""
@@ -177,6 +150,16 @@ class Preloads:
         """Return the page of a node, and its file."""
         return self._pages[node], self._at(node)
 
+    def spec(self, node: str) -> NodeSpec:
+        """Return what a node with a page was started from."""
+        return self._specs[node]
+
+    def whole(self, node: str, pattern: str) -> str:
+        """Return a pattern of whole paths, with what its placeholders stand for at a node."""
+        own = (self._specs[node].program or Program("")).own(self._seen, node)
+        whole = filled(pattern, own, {})
+        return whole if whole.startswith("/") else f"*/{whole}"
+
     def why_not_loaded(self, node: str) -> str:
         """Return why no process of a node has loaded anything; empty: one has."""
         if self._pages[node].loaded:
@@ -187,19 +170,6 @@ class Preloads:
         if file and is_static(file):
             return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
         return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"
-
-    def _whole(self, spec: NodeSpec, pattern: str) -> str:
-        """Return a pattern of whole paths, with what its placeholders stand for."""
-        whole = filled(pattern, self._own(spec), {})
-        return whole if whole.startswith("/") else f"*/{whole}"
-
-    def _folders(self, spec: NodeSpec) -> list[str]:
-        """Return patterns of all files in the run's folder, and where a command runs."""
-        work = [] if spec.program is None else [os.path.realpath(filled(spec.program.cwd, self._own(spec), {}))]
-        return [f"{folder}/*" for folder in (self._run.resolve(), *work)]
-
-    def _own(self, spec: NodeSpec) -> dict[str, str]:
-        return (spec.program or Program("")).own(self._seen, spec.name)
 
     def _at(self, node: str) -> Path:
         return self.folder / f"{node}.page"

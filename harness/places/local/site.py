@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
 from diloco_chaos.harness.places.local.hangs import Hangs
 from diloco_chaos.harness.places.local.links import CorruptedLinks, LinksBeside
+from diloco_chaos.harness.places.local.power_losses import PowerLosses
 from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.pressure.pressures import Pressures
 from diloco_chaos.harness.places.local.process import LocalProcess
@@ -61,10 +62,11 @@ class LocalSite(Site):
         self._processes = NodeProcesses(self.nodes)
         self._preloads = Preloads(run, self.nodes, undo_log)
         self._hangs = Hangs(self._preloads, self.nodes, undo_log)
+        self._power_losses = PowerLosses(run, self._preloads, self.nodes)
         self._cuda = CudaFaults(self._preloads, self.nodes, undo_log)
         self._pressures = Pressures(run, self.nodes, undo_log)
         self.parts = (self.links, CorruptedLinks(self.server, self.links), self._processes, self._uncaught,
-                      self._preloads, self._hangs, self._cuda, self._pressures)
+                      self._preloads, self._hangs, self._power_losses, self._cuda, self._pressures)
         self._addresses = LocalAddresses(self.nodes, undo_log.token)
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._forks = forks
@@ -79,6 +81,7 @@ class LocalSite(Site):
             self._fork_server = ForkServerProcess(self._run, self._undo_log.token)
         self.server.begin(self._toxiproxy, self._links_port)
         self._preloads.begin(nodes)
+        self._power_losses.begin(nodes)
         self._pressures.begin(nodes)
         if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
@@ -100,6 +103,7 @@ class LocalSite(Site):
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
         self._preloads.begin([node])
+        self._power_losses.begin([node])
         self._pressures.begin([node])
         if node.program is not None and self._echo is not None:
             self._commands.join(node, node.program, self._echo.address)
@@ -134,6 +138,7 @@ class LocalSite(Site):
         self.nodes.end()
         self._processes.end()
         self._preloads.end()
+        self._power_losses.end()
         self.server.end()
         self.links.close()
         if self._fork_server is not None:

@@ -150,7 +150,7 @@ def test_looking_at_a_scenario_starts_nothing_and_allows_nothing(checkout, comma
 def test_a_trainer_of_commands_is_not_explored_and_that_is_told_in_a_sentence(checkout):
     done = checkout.type("explore", "mine.yaml")
     assert done.returncode == 2
-    assert done.stderr.startswith("mine.yaml: schedules are tried under virtual time")
+    assert done.stderr.startswith("mine.yaml: schedules are drawn for learners and a syncer")
 
 
 def test_what_an_exploration_has_found_is_a_scenario_that_is_named(checkout):

@@ -74,7 +74,7 @@ def main(run, settings, tied, toxiproxy):
             from diloco_chaos.chaos.scenario.loading import parse
             from diloco_chaos.chaos.runner.probing import Sensing
             from diloco_chaos.chaos.runner.runtime import LiveProber
-            learners = 2 + ("join" in settings)
+            learners = 2 + bool({"join", "replace"} & settings.keys())
             plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": learners},
                                             "faults": [settings]})), 0)
             sensing = Sensing(plan, cluster, LiveProber(undo_log.token),
@@ -238,6 +238,7 @@ SETTINGS = {
     "latency": {"targets": ["syncer"], "profile": "transatlantic"},
     "partition": {"targets": ["syncer"]},
     "join": {"targets": ["learner-3"]},
+    "replace": {"targets": ["learner-1"], "with": "learner-3"},
 }
 """Where more than one target is to be hit, or not just any."""
 OWED = {"pause": "continue", "zombie": "continue", "straggler": "continue", "write_limit": "lift",

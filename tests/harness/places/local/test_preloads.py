@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -33,21 +32,6 @@ class Nobody:
 
     def space_again(self, node):
         self.without_space.remove(node)
-
-
-class OneDead:
-    """Nodes that are gone as soon as one is killed."""
-
-    alive = True
-
-    def __getitem__(self, node):
-        return self
-
-    def end(self, number, restart_after):
-        assert (number, restart_after) == (signal.SIGKILL, 1.0)
-
-    def wait_gone(self, node):
-        self.alive = False
 
 
 def spec(name, run="{python} train.py", preloaded=True):
@@ -179,38 +163,6 @@ def test_a_node_that_joins_has_a_page_too_and_an_old_one_is_made_anew(preloads, 
 def test_a_pattern_that_is_too_long_in_the_runs_folder_is_refused(preloads):
     with pytest.raises(ClusterError, match="is longer than 511 bytes"):
         preloads.arm("a", "f1", Rule("{run}/" + "x" * 500, ["write"], "error", "EIO"))
-
-
-@pytest.fixture
-def losing(tmp_path, undo_log):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "work").mkdir()
-    made = Preloads(tmp_path / "run", OneDead(), undo_log)
-    made.begin([NodeSpec("a", (), program=Program("x", cwd=f"{tmp_path}/work"),
-                         preloaded=frozenset({"lose_unsynced", "fail_calls"}))])
-    return made
-
-
-def test_what_was_not_synced_is_lost_in_the_runs_folder_and_where_the_node_runs(losing, tmp_path):
-    names = [tmp_path / "run/x", tmp_path / "work/y", tmp_path / "z", tmp_path / "work/__pycache__/p"]
-    names[3].parent.mkdir()
-    for name in names:
-        subprocess.run([sys.executable, "-c", WRITE, name], env=os.environ | losing.environment("a", ""), check=True)
-    loss = losing.kill_unsynced("a", 1.0, "")
-    assert sorted(loss.lost) == [(str(names[1]), 1), ("x", 1)]
-    assert [name.stat().st_size for name in names] == [0, 0, 1, 1]
-
-
-def test_a_pattern_means_files_anywhere(losing, tmp_path):
-    for name in ("z.pt", "z.bin"):
-        subprocess.run([sys.executable, "-c", WRITE, tmp_path / name], env=os.environ | losing.environment("a", ""),
-                       check=True)
-    assert losing.kill_unsynced("a", 1.0, "*.pt").lost == ((f"{tmp_path}/z.pt", 1),)
-    assert losing.kill_unsynced("a", 1.0, "*").why == "it was not there"
-
-
-def test_of_a_node_that_loads_nothing_no_loss_is_known(losing):
-    assert losing.kill_unsynced("a", 1.0, "*").why.startswith("nothing was preloaded into it: ")
 
 
 def test_containers_find_it_where_it_is_mounted_and_nobody_else_gets_there(tmp_path, undo_log):
