@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 from statistics import median, median_low
 from typing import NamedTuple
@@ -78,13 +78,14 @@ def _numbers(told: ToldRound) -> list[float]:
 
 def _blown_up(mine: Sequence[ToldRound], before: float) -> list[Line]:
     """Say that a process ends with losses that are beyond all that was told before the first fault."""
-    stretches = groupby(mine, key=lambda each: before * _BLOWN_UP < min(map(abs, _numbers(each)), default=0.0))
-    beyond, stretch = [(beyond, list(each)) for beyond, each in stretches][-1]
-    if not before or not beyond or len(stretch) < _LASTS:
+    beyond = list(takewhile(lambda each: before * _BLOWN_UP < min(map(abs, _numbers(each)), default=0.0),
+                            reversed(mine)))
+    if not before or len(beyond) < _LASTS:
         return []
-    return [line(f"{mine[0].process} told losses of {min(_numbers(stretch[0])):.4g} and the like from round "
-                 f"{stretch[0].round} at ", stretch[0].t, f" on, in {len(stretch)} rounds to its end, where none was "
-                 f"above {before:.4g} before the first fault")]
+    first = beyond[-1]
+    return [line(f"{first.process} told losses of {min(_numbers(first)):.4g} and the like from round {first.round} at ",
+                 first.t, f" on, in {len(beyond)} rounds to its end, where none was above {before:.4g} before the "
+                 f"first fault")]
 
 
 def _standing(worker: str, mine: Sequence[ToldRound], fault: float) -> list[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from diloco_chaos.chaos.runner.backends import named
@@ -33,8 +34,9 @@ class _Nobody:
         """Do nothing."""
 
 
+@cache
 def abilities_of(on: str) -> frozenset[Ability]:
-    """Return what can happen at a place."""
+    """Return what can happen at a place, which is asked once: for containers it asks their engine."""
     return Simulated.can if on == IN_MEMORY else named(on).abilities
 
 

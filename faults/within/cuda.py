@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation, unable
-from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.base import FaultContext, Observation, unable
+from diloco_chaos.faults.within.counted import Counted
 from diloco_chaos.harness.base.units import Seconds, Size, names, show_bytes, show_seconds
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.capabilities import CudaCalls
@@ -41,7 +41,7 @@ _CODES: Mapping[DeviceError, _Code] = {
     "memory": _Code(2, "full device memory", _ALLOCATES)}
 
 
-class Cuda(Fault):
+class Cuda(Counted):
     """Calls of the CUDA runtime return an error in the target's processes, come late, or wait for what never ends. A
     library that is preloaded into them does so; no device is touched.
 
@@ -53,7 +53,6 @@ class Cuda(Fault):
     """
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"cuda"})
-    may_end_target: ClassVar[bool] = True
 
     kind: Literal["cuda"] = "cuda"
     error: DeviceError | None = None
@@ -102,12 +101,6 @@ class Cuda(Fault):
         return {"ok": True, "hit": "; ".join(self._counted(target, each) for target, each in hits.items()),
                 "calls": sum(sum(each.calls.values()) for each in hits.values()),
                 "processes": sum(each.processes for each in hits.values())}
-
-    def verify(self, run: Evidence, on: Injection) -> Effect:
-        """Every target has counted a call that was hit."""
-        if why := on.observed.get("why"):
-            return Effect(False, str(why))
-        return Effect(bool(on.observed.get("ok")), str(on.observed.get("hit", "nobody counted calls that were hit")))
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain, unable
-from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.base import Drawn, FaultContext, Observation, Strain, unable
+from diloco_chaos.faults.within.counted import Counted
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import Part, Seconds, Size, names, show_bytes, show_seconds
 from diloco_chaos.harness.places.base import Ability
@@ -43,7 +43,7 @@ FilePattern = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN - 2)
 """A pattern of whole paths, in which a star means slashes, too; without a leading slash in any folder."""
 
 
-class Io(Fault):
+class Io(Counted):
     """Calls of the target's processes on files fail with an error, come late, don't return while it lasts, do a part
     only, or write something else. A library that is preloaded into them does so, from one call to the next.
 
@@ -53,7 +53,6 @@ class Io(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"fail_calls"})
     strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
-    may_end_target: ClassVar[bool] = True
     drawn = Drawn(280, {"for": ("1s", "500ms", "2s"), "path": ("{run}/state/*",)}, family="disk", role="syncer",
                   ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
 
@@ -140,12 +139,6 @@ class Io(Fault):
         return {"ok": True, "hit": "; ".join(self._counted(target, each) for target, each in hits.items()),
                 "calls": sum(sum(each.calls.values()) for each in hits.values()),
                 "lost_bytes": sum(each.lost for each in hits.values())}
-
-    def verify(self, run: Evidence, on: Injection) -> Effect:
-        """Every target has counted a call that was hit."""
-        if why := on.observed.get("why"):
-            return Effect(False, str(why))
-        return Effect(bool(on.observed.get("ok")), str(on.observed.get("hit", "nobody counted calls that were hit")))
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

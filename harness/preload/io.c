@@ -425,15 +425,6 @@ static int opened(int folder, const char *path, int flags, mode_t mode) {
     return fd;
 }
 
-#define MODE(flags, mode)                                                  \
-    mode_t mode = 0;                                                       \
-    if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {         \
-        va_list more;                                                      \
-        va_start(more, flags);                                             \
-        mode = va_arg(more, int);                                          \
-        va_end(more);                                                      \
-    }
-
 int open(const char *path, int flags, ...) {
     MODE(flags, mode)
     return opened(AT_FDCWD, path, flags, mode);

@@ -80,6 +80,16 @@ struct page {
     struct cuda cuda;
 };
 
+/* In a function like open(): the mode, which is there where a file may be made. Needs <stdarg.h>, and _GNU_SOURCE. */
+#define MODE(flags, mode)                                                  \
+    mode_t mode = 0;                                                       \
+    if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {         \
+        va_list more;                                                      \
+        va_start(more, flags);                                             \
+        mode = va_arg(more, int);                                          \
+        va_end(more);                                                      \
+    }
+
 /* The page that DILOCO_CHAOS_PAGE names; NULL: there is none. */
 static inline struct page *page_of_node(void) {
     const char *name = getenv("DILOCO_CHAOS_PAGE");

@@ -377,16 +377,6 @@ static size_t all_of(const struct iovec *list, int count) {
 
 /* -- calls that write ----------------------------------------------------------------------------------------------- */
 
-#define MODE(flags, mode)                                                  \
-    mode_t mode = 0;                                                       \
-    if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {         \
-        va_list more;                                                      \
-        va_start(more, flags);                                             \
-        mode = va_arg(more, int);                                          \
-        va_end(more);                                                      \
-    }                                                                      \
-    need_next();
-
 static int followed(int fd, int flags) {
     opened(fd, flags);
     return fd;
@@ -394,21 +384,25 @@ static int followed(int fd, int flags) {
 
 int open(const char *path, int flags, ...) {
     MODE(flags, mode)
+    need_next();
     return followed(next_open(path, flags, mode), flags);
 }
 
 int open64(const char *path, int flags, ...) {
     MODE(flags, mode)
+    need_next();
     return followed(next_open(path, flags | O_LARGEFILE, mode), flags);
 }
 
 int openat(int folder, const char *path, int flags, ...) {
     MODE(flags, mode)
+    need_next();
     return followed(next_openat(folder, path, flags, mode), flags);
 }
 
 int openat64(int folder, const char *path, int flags, ...) {
     MODE(flags, mode)
+    need_next();
     return followed(next_openat(folder, path, flags | O_LARGEFILE, mode), flags);
 }
 

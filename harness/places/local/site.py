@@ -80,9 +80,7 @@ class LocalSite(Site):
         if self._forks and any(spec.imports and not self._launcher(spec) for spec in nodes):
             self._fork_server = ForkServerProcess(self._run, self._undo_log.token)
         self.server.begin(self._toxiproxy, self._links_port)
-        self._preloads.begin(nodes)
-        self._power_losses.begin(nodes)
-        self._pressures.begin(nodes)
+        self._begin(nodes)
         if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
         if any(spec.program for spec in nodes):
@@ -102,13 +100,17 @@ class LocalSite(Site):
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
-        self._preloads.begin([node])
-        self._power_losses.begin([node])
-        self._pressures.begin([node])
+        self._begin([node])
         if node.program is not None and self._echo is not None:
             self._commands.join(node, node.program, self._echo.address)
         else:
             self._started(node)
+
+    def _begin(self, nodes: Sequence[NodeSpec]) -> None:
+        """Prepare what is preloaded into these nodes, what they may lose, and what may press on them."""
+        self._preloads.begin(nodes)
+        self._power_losses.begin(nodes)
+        self._pressures.begin(nodes)
 
     def _started(self, node: NodeSpec) -> None:
         self.links.make(node.name, f"{LOOPBACK}:{self.nodes.ports[node.connects_to]}")
