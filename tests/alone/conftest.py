@@ -46,3 +46,29 @@ def judged(tmp_path):
         report = json.loads(max(tmp_path.glob("runs/*/report.json")).read_text())
         return done.returncode, {check["name"]: check["verdict"] for check in report["checks"]}, done.stdout
     return run
+
+
+_SAVING = """
+diloco_chaos: 1
+name: saving
+trainer:
+  kind: commands
+  nodes:
+    job:
+      worker: true
+      run: "{{python}} {job} {{run}}/state/{{name}} {bug}"
+      state: "{{run}}/state/{{name}}"
+      restart: on-failure
+      restart_delay: 300ms
+  progress:
+    - {{node: job, log: '^step=(?P<round>\\d+) loss=(?P<loss>\\S+)'}}
+  rounds: 100
+deadline: 20s
+"""
+
+
+@pytest.fixture
+def saving(judged):
+    """Run the job that saves its state every ten rounds, with a bug in that, and with these faults and checks."""
+    job = Path(__file__).parents[1] / "support/saving_job.py"
+    return lambda rest, bug="": judged(_SAVING.format(job=job, bug=bug) + rest)

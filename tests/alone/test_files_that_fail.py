@@ -1,26 +1,8 @@
 """A job whose disk is full for a while, and that is killed afterwards, with and without bugs in how it saves."""
 
-from pathlib import Path
-
 import pytest
 
-JOB = Path(__file__).parents[1] / "support/saving_job.py"
-SCENARIO = """
-diloco_chaos: 1
-name: full
-trainer:
-  kind: commands
-  nodes:
-    job:
-      worker: true
-      run: "{{python}} {job} {{run}}/state/{{name}} {bug}"
-      state: "{{run}}/state/{{name}}"
-      restart: on-failure
-      restart_delay: 300ms
-  progress:
-    - {{node: job, log: '^step=(?P<round>\\d+) loss=(?P<loss>\\S+)'}}
-  rounds: 100
-deadline: 20s
+FAULTS = """
 faults:
   - io: job
     path: "{{run}}/state/*"
@@ -35,14 +17,14 @@ checks:
 """
 
 
-def test_who_ends_rather_than_go_on_without_its_state_passes(judged):
-    code, found, said = judged(SCENARIO.format(job=JOB, bug="", gap="10s"))
+def test_who_ends_rather_than_go_on_without_its_state_passes(saving):
+    code, found, said = saving(FAULTS.format(gap="10s"))
     assert (code, set(found.values())) == (0, {"passed"}), found
     assert "ENOSPC for" in said
 
 
 @pytest.mark.parametrize(("bug", "gap", "check"), [
     ("swallows", "10s", "no_unplanned_exit"), ("retries", "1s", "no_global_stall")])
-def test_a_bug_in_how_it_saves_is_found(judged, bug, gap, check):
-    code, found, _ = judged(SCENARIO.format(job=JOB, bug=bug, gap=gap))
+def test_a_bug_in_how_it_saves_is_found(saving, bug, gap, check):
+    code, found, _ = saving(FAULTS.format(gap=gap), bug)
     assert (code, found[check]) == (1, "failed"), found

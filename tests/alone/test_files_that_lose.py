@@ -1,26 +1,8 @@
 """A job whose machine loses its power: with and without an fsync before its state gets its name."""
 
-from pathlib import Path
-
 import pytest
 
-JOB = Path(__file__).parents[1] / "support/saving_job.py"
-SCENARIO = """
-diloco_chaos: 1
-name: power
-trainer:
-  kind: commands
-  nodes:
-    job:
-      worker: true
-      run: "{{python}} {job} {{run}}/state/{{name}} {bug}"
-      state: "{{run}}/state/{{name}}"
-      restart: on-failure
-      restart_delay: 300ms
-  progress:
-    - {{node: job, log: '^step=(?P<round>\\d+) loss=(?P<loss>\\S+)'}}
-  rounds: 100
-deadline: 20s
+FAULTS = """
 faults:
   - {{kill: job, lose_unsynced: {which}, when: {{node: job, event: step, count: 35}}, restart_after: 300ms}}
 checks:
@@ -29,10 +11,10 @@ checks:
 
 
 @pytest.fixture
-def run(judged):
+def run(saving):
     """Run the job with a bug: (exit code, check -> verdict, what was printed, on one line)."""
     def run(bug="", which="true"):
-        code, found, said = judged(SCENARIO.format(job=JOB, bug=bug, which=which))
+        code, found, said = saving(FAULTS.format(which=which), bug)
         return code, found, " ".join(said.split())
     return run
 
