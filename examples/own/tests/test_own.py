@@ -10,9 +10,11 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 
+# What is replaced, by what, and the checks of which one fails. A worker that starts late shows the first bug before the
+# steady state: its rounds begin again as those of another epoch would, and only their losses tell.
 BUGS = {
     "whoever has made the fewest rounds gives the weights": (
-        "dist.ReduceOp.MAX", "dist.ReduceOp.MIN", "rounds_never_go_back"),
+        "dist.ReduceOp.MAX", "dist.ReduceOp.MIN", "rounds_never_go_back rounds_repeat"),
     "the survivor ends with the one that was killed": (
         "except (Regroup, RuntimeError) as error", "except Regroup as error", "no_unplanned_exit"),
     "a group that trains looks for nobody who wants to come": (
@@ -49,6 +51,6 @@ def test_it_passes_as_it_is(verdicts):
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(verdicts, bug):
-    old, new, check = BUGS[bug]
+    old, new, checks = BUGS[bug]
     code, found = verdicts(old, new)
-    assert (code, found[check]) == (1, "failed"), found
+    assert (code, "failed" in {found.get(check) for check in checks.split()}) == (1, True), found
