@@ -23,7 +23,8 @@ _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLL
 
 
 def round(number: int, *, loss: float | None = None, samples: int | Sequence[int] | None = None,
-          members: int | None = None, batch: int | Sequence[int] | None = None) -> None:
+          members: int | None = None, batch: int | Sequence[int] | None = None,
+          digest: str | int | None = None) -> None:
     """A round is finished.
 
     Args:
@@ -32,8 +33,10 @@ def round(number: int, *, loss: float | None = None, samples: int | Sequence[int
         samples: how many this worker took in the round, or which: `range(64, 128)`, `[3, 17, 4]`.
         members: how many workers took part in it.
         batch: number of the batch that was trained on, or of several.
+        digest: of the weights after it, `hashlib.sha256(...).hexdigest()`: what members of a round have in common.
     """
-    said = {"round": number, "loss": loss, "samples": samples, "members": members, "batch": batch, "time": time.time()}
+    said = {"round": number, "loss": loss, "samples": samples, "members": members, "batch": batch, "digest": digest,
+            "time": time.time()}
     with suppress(Exception):  # whatever it is, training is more important
         _append(os.environ.get(PROGRESS_FILE, ""),
                 json.dumps({key: _plain(value) for key, value in said.items() if value is not None}))

@@ -1,5 +1,5 @@
-"""What workers tell of their losses: are they numbers, the same again when a round is made again, and of one kind in
-one round? For trainers whose workers number their rounds."""
+"""What workers tell of their rounds' losses and weights: are the losses numbers, and of one kind in one round, and is
+what is made again the same again? For trainers whose workers number their rounds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 from statistics import median, median_low
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from diloco_chaos.chaos.checks.base import Figure, Finding, Unknown, check, need, violations
-from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
+from diloco_chaos.chaos.evidence.accounting.remade import Said, ToldRound
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LossesAreNumbers, MembersAgree, RoundsRepeat, SameAsUninterrupted
 from diloco_chaos.harness.base.lines import Line, line
 
+T = TypeVar("T")
 _LASTS = 3
 """Rounds in a row without a number that are more than one that was skipped, though a successor went on with numbers."""
 _BLOWN_UP = 1e4
@@ -120,8 +121,8 @@ _NO_ROUND_TWICE = "no round was made twice"
 
 @check(RoundsRepeat, needs={"rounds"}, unverified="judged")
 def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
-    """A round that is made again after going back to a checkpoint has the same loss again: nothing but the state that
-    was lost decides it."""
+    """A round that is made again after going back to a checkpoint has the same loss again, and the same digest of
+    weights: nothing but the state that was lost decides them."""
     asked, alone = "rounds_repeat" in history.plan.checks.model_fields_set, len(history.learners) == 1
     if not asked and not (alone or history.plan.cluster.blocking):
         return None  # workers that finish no round together may well learn from each other meanwhile
@@ -130,11 +131,12 @@ def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
         if asked:
             raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
         return None
-    differ = [(before, again) for before, again in pairs if not _alike(before.losses, again.losses, bound.tolerance)]
+    differ = [(before, again, unlike) for before, again in pairs
+              if (unlike := _unlike(before.said, again.said, bound.tolerance))]
     if differ and bound.control:
         _controlled(history, bound.tolerance)
-    evidence = [line(f"round {again.round}: {before.process} told the loss {_shown(before.losses)} at ", before.t,
-                     f", and {again.process} told {_shown(again.losses)} at ", again.t) for before, again in differ[:3]]
+    evidence = [line(f"round {again.round}: {before.process} told {unlike.one} at ", before.t,
+                     f", and {again.process} told {unlike.other} at ", again.t) for before, again, unlike in differ[:3]]
     if differ:
         evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
@@ -150,35 +152,43 @@ def _controlled(history: History, tolerance: float) -> None:
     early = [each for each in history.told_rounds if each.t < history.first_fault]
     before = _beside_uninterrupted(history, early)
     need(before, "no round before the first fault was told with a loss here and in the run without faults")
-    differ = [(each, expected) for each, expected in before if not _alike(each.losses, expected, tolerance)]
+    differ = [(each, expected, unlike) for each, expected in before
+              if (unlike := _unlike(each.said, expected, tolerance))]
     if differ:
-        each, expected = differ[0]
-        raise Unknown(f"it is not deterministic: without any fault round {each.round} of {each.worker} had the loss "
-                      f"{_shown(each.losses)} here and {_shown(expected)} in another run, and {len(differ)} of "
-                      f"{len(before)} rounds differ",
-                      f"`rounds_repeat: {{tolerance: ...}}`; these two runs differ by {_apart_by(differ):.2%} at most")
+        each, _, unlike = differ[0]
+        raise Unknown(f"it is not deterministic: without any fault round {each.round} of {each.worker} had "
+                      f"{unlike.one} here and {unlike.other} in another run, and {len(differ)} of {len(before)} rounds "
+                      f"differ",
+                      f"`rounds_repeat: {{tolerance: ...}}`; the losses of these two runs differ by "
+                      f"{_apart_by((each.losses, expected.losses) for each, expected, _ in differ):.2%} at most")
 
 
-def _apart_by(pairs: Iterable[tuple[ToldRound, list[float | str]]]) -> float:
+def _apart_by(pairs: Iterable[tuple[Sequence[float | str], Sequence[float | str]]]) -> float:
     """Return by how much losses differ at most, as a share of the larger."""
-    both = [(one, other) for each, expected in pairs for one, other in zip(each.losses, expected, strict=False)]
+    both = [pair for some, others in pairs for pair in zip(some, others, strict=False) if pair[0] != pair[1]]
     return max((abs(one - other) / max(abs(one), abs(other)) for one, other in both
-                if isinstance(one, float) and isinstance(other, float) and one != other), default=1.0)
+                if isinstance(one, float) and isinstance(other, float)), default=1.0 if both else 0.0)
 
 
 def _beside_uninterrupted(history: History,
-                          told: Iterable[ToldRound]) -> list[tuple[ToldRound, list[float | str]]]:
-    """Return those of the rounds that have losses here and without faults, each with what the same nodes told then.
+                          told: Iterable[ToldRound]) -> list[tuple[ToldRound, Said]]:
+    """Return those of the rounds of which something is known here and without faults, each with what the same nodes
+    told then.
 
     Raises:
         Unknown: there is no such run.
     """
     reference = history.references.get("fault-free")
-    if reference is None or not reference.rounds:
-        raise Unknown("the fault-free reference is missing, or told no losses")
-    expected = {(worker, number): list(losses) for worker, mine in reference.rounds.items() for number, losses in mine}
-    return [(each, expected[each.worker, each.round]) for each in told
-            if each.losses and (each.worker, each.round) in expected]
+    if reference is None or not (reference.rounds or reference.digests):
+        raise Unknown("the fault-free reference is missing, or told neither losses nor digests")
+    losses, digests = _by_round(reference.rounds), _by_round(reference.digests)
+    beside = [(each, Said(losses.get(key, ()), digests.get(key, ()))) for each in told
+              for key in [(each.worker, each.round)]]
+    return [(each, expected) for each, expected in beside if _comparable(each.said, expected)]
+
+
+def _by_round(rounds: Mapping[str, Sequence[tuple[int, T]]]) -> dict[tuple[str, int], T]:
+    return {(worker, number): values for worker, mine in rounds.items() for number, values in mine}
 
 
 def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, ToldRound]], str]:
@@ -196,8 +206,8 @@ def _made_twice(history: History, after: int) -> tuple[list[tuple[ToldRound, Tol
                 versions[each.round] = each
                 if before is None or place < after:
                     continue
-                if not before.losses or not each.losses:
-                    why = "rounds were made twice, and not both times with a loss"
+                if not _comparable(before.said, each.said):
+                    why = "rounds were made twice, and not both times with a loss, or a digest"
                 elif together and (before.era == each.era or each.round >= parted.get(each.era, math.inf)
                                    or members[before.era, each.round] != members[each.era, each.round]):
                     why = "rounds were made twice, and by other workers the second time"
@@ -223,6 +233,28 @@ def _parted(members: Mapping[tuple[int, int], set[str]]) -> dict[int, int]:
     return parted
 
 
+class _Unlike(NamedTuple):
+    """What two tellings of one round say that is not the same, in words."""
+
+    one: str
+    other: str
+
+
+def _comparable(one: Said, other: Said) -> bool:
+    return bool((one.losses and other.losses) or (one.digests and other.digests))
+
+
+def _unlike(one: Said, other: Said, tolerance: float) -> _Unlike | None:
+    """Return what is not the same; None where all is. Who allows a loss to differ can't have the same weights."""
+    if one.losses and other.losses and not _alike(one.losses, other.losses, tolerance):
+        return _Unlike(f"the loss {_shown(one.losses)}", _shown(other.losses))
+    if one.digests and other.digests and not tolerance:
+        fewer, more = sorted((set(one.digests), set(other.digests)), key=len)
+        if not fewer <= more:
+            return _Unlike(f"the digest {' and '.join(one.digests)}", " and ".join(other.digests))
+    return None
+
+
 def _alike(some: Sequence[float | str], others: Sequence[float | str], tolerance: float) -> bool:
     """Return whether the losses of the fewer ranks are among those of the others: a kill may come between two."""
     fewer, more = sorted((list(some), list(others)), key=len)
@@ -246,12 +278,13 @@ def _shown(losses: Iterable[float | str]) -> str:
 
 @check(SameAsUninterrupted, needs={"rounds"}, unverified="judged")
 def same_as_uninterrupted(history: History, bound: SameAsUninterrupted) -> Finding | None:
-    """Every round that counts has the loss that the same nodes told of it without faults."""
+    """Every round that counts has the loss, and the digest of weights, that the same nodes told of it without
+    faults."""
     told = _beside_uninterrupted(history, [each for each in history.told_rounds if not each.void])
-    need(told, "no round was told with a loss in both runs")
-    differ = [(each, expected) for each, expected in told if not _alike(each.losses, expected, bound.tolerance)]
-    evidence = [line(f"round {each.round}: {each.process} told the loss {_shown(each.losses)} at ", each.t,
-                     f", and without faults it was {_shown(expected)}") for each, expected in differ[:3]]
+    need(told, "no round was told with a loss, or a digest, in both runs")
+    differ = [(each, unlike) for each, expected in told if (unlike := _unlike(each.said, expected, bound.tolerance))]
+    evidence = [line(f"round {each.round}: {each.process} told {unlike.one} at ", each.t,
+                     f", and without faults it was {unlike.other}") for each, unlike in differ[:3]]
     return Finding(not differ, f"{len(differ)} of {len(told)} differ" + (f", from round {differ[0][0].round} on"
                                                                         if differ else ""),
                    f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0", evidence,

@@ -33,6 +33,8 @@ class Reference(BaseModel):
     """Of every worker that told its own losses."""
     rounds: dict[str, tuple[tuple[int, tuple[float | str, ...]], ...]] = {}
     """What every worker told of every round: its number, and the losses; what is no number as text."""
+    digests: dict[str, tuple[tuple[int, tuple[str, ...]], ...]] = {}
+    """In the same way the digests of its weights, where it told any."""
     merge_gap_p99: float | None = None
     """Seconds; None where nothing is merged."""
     wall: float

@@ -9,16 +9,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.evidence.accounting.remade import told_rounds
+from diloco_chaos.chaos.evidence.accounting.remade import ToldRound, told_rounds
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.run_folder import RunFolder, environment
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer
@@ -34,6 +34,7 @@ from diloco_chaos.harness.trainers.api.trainer import Kind, ToldLoss, TrainerErr
 from diloco_chaos.harness.trainers.node.evaluate import evaluate
 from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
+T = TypeVar("T")
 _FILE, _WARM, _FIRST = "reference.json", "warm.safetensors", "000.safetensors"
 _TOLD_LINES = 3
 _DEADLINE_S = 600.0
@@ -179,7 +180,9 @@ class References:
             (run.path / "snapshots" / _FIRST).replace(kept / _WARM)
         workers = {worker: _points(reports) for worker, reports in
                    run.plan().trainer.workers_losses(run.tape()).items()}
-        reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers, rounds=_rounds(run),
+        reference = Reference(kind=kind, key=folder.name, curve=curve, workers=workers,
+                              rounds=_rounds(run, lambda told: told.losses),
+                              digests=_rounds(run, lambda told: told.digests),
                               wall=run.tape().events[-1].t,
                               merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")
@@ -271,13 +274,14 @@ def reported_curve(plan: Plan, tape: Tape) -> tuple[LossPoint, ...]:
     return _points(plan.trainer.told_losses(tape))
 
 
-def _rounds(run: RunFolder) -> dict[str, tuple[tuple[int, tuple[float | str, ...]], ...]]:
+def _rounds(run: RunFolder,
+            what: Callable[[ToldRound], Sequence[T]]) -> dict[str, tuple[tuple[int, tuple[T, ...]], ...]]:
     """Return what every worker told of every round, where workers number their rounds."""
     plan = run.plan()
-    rounds: dict[str, list[tuple[int, tuple[float | str, ...]]]] = {}
+    rounds: dict[str, list[tuple[int, tuple[T, ...]]]] = {}
     for told in told_rounds(run.tape().of(Step), together=plan.cluster.blocking) if plan.trainer.tells_losses else ():
-        if told.losses and not told.void:
-            rounds.setdefault(told.worker, []).append((told.round, tuple(told.losses)))
+        if what(told) and not told.void:
+            rounds.setdefault(told.worker, []).append((told.round, tuple(what(told))))
     return {worker: tuple(mine) for worker, mine in rounds.items()}
 
 

@@ -131,7 +131,7 @@ class RoundsRepeat(_Bound):
     """rounds_repeat."""
 
     tolerance: Share = 0.0
-    """By such a share of it the loss of a round that is made again may differ."""
+    """By such a share of it the loss of a round that is made again may differ; with one, digests are not compared."""
     after_rounds: int = Field(0, ge=0)
     """So many rounds after going back are not compared."""
     control: bool = False
@@ -148,11 +148,16 @@ class MembersAgree(_Bound):
     where that is not known, six times as far."""
 
 
+class DigestsAgree(_Bound):
+    """digests_agree."""
+
+
 class SameAsUninterrupted(_Bound):
     """same_as_uninterrupted."""
 
     tolerance: Share = 0.0
-    """By such a share of it a round's loss may differ from that of the same nodes without faults."""
+    """By such a share of it a round's loss may differ from that of the same nodes without faults; with one, digests
+    are not compared."""
 
 
 class SamplesOnce(_Bound):
@@ -181,7 +186,8 @@ class Participation(_Bound):
         return self
 
 
-_ASKED_FOR = frozenset({"losses_are_numbers", "rounds_repeat", "members_agree", "samples_once"})
+_ASKED_FOR = frozenset({"losses_are_numbers", "rounds_repeat", "members_agree", "digests_agree",
+                        "samples_once"})
 """Bounds of checks that always run, and are on the plan only where a scenario names them: it then asks for an answer.
 """
 
@@ -223,6 +229,7 @@ class Bounds(_Bound):
     losses_are_numbers: LossesAreNumbers = LossesAreNumbers()
     rounds_repeat: RoundsRepeat = RoundsRepeat()
     members_agree: MembersAgree = MembersAgree()
+    digests_agree: DigestsAgree = DigestsAgree()
     samples_once: SamplesOnce = SamplesOnce()
     restarts: Restarts = Restarts()
     none_left_out: Within = Within()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+import zlib
 from datetime import timedelta
 
 import torch
@@ -89,7 +90,8 @@ def train(store: dist.Store, name: str) -> None:
                 weights -= 0.02 * gradient / world
                 made += 1
                 loss = float((weights - target).square().mean())
-                print(f"committed round={made} members={world} loss={loss:.6f} time={time.time():.3f}")
+                digest = f"{zlib.crc32(weights.numpy().tobytes()):08x}"
+                print(f"committed round={made} members={world} loss={loss:.6f} time={time.time():.3f} digest={digest}")
                 time.sleep(max(0.0, ROUND_S - (time.monotonic() - began)))
         except (Regroup, RuntimeError) as error:
             print(f"generation {number} is over: {str(error).splitlines()[0]}")

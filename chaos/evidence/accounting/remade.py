@@ -30,6 +30,13 @@ class Back(NamedTuple):
     """All workers that go on went back with it."""
 
 
+class Said(NamedTuple):
+    """What was told of a round's outcome."""
+
+    losses: tuple[float | str, ...]
+    digests: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class ToldRound:
     """One worker's word on one round, in one attempt to make it; of several ranks of a node all that they told."""
@@ -64,6 +71,16 @@ class ToldRound:
         """Return the losses that were told: what is no number as text, and after the numbers."""
         numbers = sorted(step.loss for step in self.steps if step.loss is not None)
         return [*numbers, *sorted(step.no_number for step in self.steps if step.no_number)]
+
+    @property
+    def digests(self) -> list[str]:
+        """Return the digests of weights that were told, each once."""
+        return sorted({step.digest for step in self.steps if step.digest})
+
+    @property
+    def said(self) -> Said:
+        """Return all that was told of what came out."""
+        return Said(tuple(self.losses), tuple(self.digests))
 
 
 def told_rounds(steps: Iterable[Step], *, together: bool) -> list[ToldRound]:

@@ -1,4 +1,4 @@
-"""The trainer passes as it is, and each of five bugs planted in it is found by the check that is named for it."""
+"""The trainer passes as it is, and each of six bugs planted in it is found by the check that is named for it."""
 
 import json
 import shutil
@@ -15,6 +15,8 @@ HERE = Path(__file__).parents[1]
 BUGS = {
     "whoever has made the fewest rounds gives the weights": (
         "dist.ReduceOp.MAX", "dist.ReduceOp.MIN", "rounds_never_go_back rounds_repeat"),
+    "who comes keeps its own weights": (
+        "    group.broadcast(weights, int(most) % 1000).wait()\n", "", "digests_agree"),
     "the survivor ends with the one that was killed": (
         "except (Regroup, RuntimeError) as error", "except Regroup as error", "no_unplanned_exit"),
     "a group that trains looks for nobody who wants to come": (

@@ -269,6 +269,8 @@ class Step(Event):
     """The batches that it was made on, where they are named: first and last number of each run of them."""
     samples: list[tuple[int, int]] | None = None
     """The samples that it was made on, in the same way."""
+    digest: str | None = None
+    """Of the worker's weights after it, where it tells one."""
 
     times = ("began",)
 

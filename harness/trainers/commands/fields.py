@@ -19,6 +19,7 @@ _WRAPPED = re.compile(r"[A-Za-z_][\w.]*\(\[?([^\s()\[\]]*?)(?:,\s.*|\]?\)|,?$)")
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """From which number on a time is in nanoseconds, microseconds, milliseconds."""
 _SHOWN = 40
+_LONGEST_WORD = 128
 
 
 def number(value: Any) -> float:
@@ -54,6 +55,14 @@ def whole(value: Any) -> int:
     if not math.isfinite(counted) or counted != int(counted) or not 0 <= counted <= MOST:
         raise ValueError(f"{shown(value)} is no whole number")
     return int(counted)
+
+
+def word(value: Any) -> str:
+    """Return what stands for something and is compared only: `9f86d081`, `sha256:9f86...`, a whole number."""
+    text = str(value).strip(_AROUND) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not text or len(text) > _LONGEST_WORD or any(letter.isspace() for letter in text):
+        raise ValueError(f"{shown(value)} is no digest: write letters and digits, {_LONGEST_WORD} at most")
+    return text
 
 
 def moment(value: Any) -> float:

@@ -158,7 +158,7 @@ def _step(report: RoundReport, since: float) -> Step:
     batches, samples = ([*named] if named else None for named in (report.batches, report.named_samples))
     return Step(step=report.round, tokens=report.samples or 0, began=since, loss=loss, no_number=no_number,
                 epoch=int(report.epoch) if report.epoch is not None and math.isfinite(report.epoch) else None,
-                batches=batches, samples=samples)
+                batches=batches, samples=samples, digest=report.digest)
 
 
 def _of_run(t: float, event: E) -> E:

@@ -55,6 +55,8 @@ _BASELINE = "baseline"
 _MOST_CAUGHT = 16
 _OF_FILES = ("name", "index", "incarnation", "run", "here")
 _OF_STATE = ("name", "index", "run")
+_WRITTEN_KEYS = {"batch": "batch", "digest": "digest"}
+"""What `diloco_chaos.progress.round` writes and a reader of objects has to be asked for."""
 _NEWER = (("file", ""), ("unit", "round"))
 """Settings that plans of earlier versions don't have, with their defaults."""
 
@@ -69,14 +71,15 @@ class ToldBy(Part):
 
     log: Annotated[str, AfterValidator(_expression)] | None = None
     r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `epoch`, `loss`, `samples`,
-    `members`, `time` and `batch` where it has them. With `\n` in it, it is for as many lines at once."""
+    `members`, `time`, `batch` and `digest` where it has them. With `\n` in it, it is for as many lines at once."""
     file: str = ""
     """Where the lines of `log` are, if not in the node's own output; without `log` as `metrics`. In its path `*` stands
     for any name, `**` for any folders: `{run}/tr/*/attempt_*/0/stdout.log`."""
     metrics: str | None = None
     """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` and `{here}` may
     stand in its path, which begins where the node runs."""
-    keys: dict[Literal["round", "loss", "samples", "members", "time", "epoch", "batch"], str] = Field({})
+    keys: dict[Literal["round", "loss", "samples", "members", "time", "epoch", "batch",
+                       "digest"], str] = Field({})
     """Of JSON objects: what of a round stands under which key, `{round: step, loss: train.loss}`."""
     unit: Unit = "round"
     """`epoch`: the group `round` tells fractions of an epoch, `0.25`."""
@@ -119,7 +122,7 @@ class ToldBy(Part):
 
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
         """Return the place where these nodes report their rounds."""
-        keys = {str(what): key for what, key in self.keys.items()} or ({"batch": "batch"} if self.written else {})
+        keys = {str(what): key for what, key in self.keys.items()} or (_WRITTEN_KEYS if self.written else {})
         reader = JsonLines(keys, self.unit) if self.log is None else Expression(compiled(self.log), self.unit)
         file = self.path or (LOG if self.log is not None else WRITTEN)
         return Source(nodes, f"{cwd}/{file}" if cwd and not file.startswith(("/", "{run}", "{here}")) else file, reader)

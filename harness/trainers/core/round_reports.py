@@ -25,6 +25,8 @@ class RoundReport(NamedTuple):
     """The batches that it took, where they are named."""
     named_samples: Named | None = None
     """The samples that it took, where they are named."""
+    digest: str | None = None
+    """Of its weights after the round."""
 
 
 class Lint(NamedTuple):

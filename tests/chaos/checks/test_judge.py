@@ -13,7 +13,7 @@ from forged_runs import ALWAYS
 
 OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "resumed", "round_quorum", "restarts",
           "none_left_out", "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once", "left_behind",
-          "same_as_uninterrupted"}
+          "same_as_uninterrupted", "digests_agree"}
 """About the quadratic model, longer silences, trainers whose workers number their rounds, and nodes of commands."""
 
 

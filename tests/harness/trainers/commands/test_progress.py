@@ -33,11 +33,21 @@ def test_a_line_may_name_its_data():
 
 
 def test_a_key_of_json_names_a_batch_where_that_is_said_of_it():
-    line = '{"round": 7, "batch": 64, "samples": [1, 2, 3], "loss": "nan"}'
+    line = '{"round": 7, "batch": 64, "samples": [1, 2, 3], "loss": "nan", "digest": 12}'
     report = JsonLines().read(line).told
     assert (report.batches, report.samples, report.named_samples) == (None, 3, ((1, 3),))
     assert math.isnan(report.loss)
     assert JsonLines({"batch": "batch"}).read(line).told.batches == ((64, 64),)
+    assert (report.digest, JsonLines({"digest": "digest"}).read(line).told.digest) == (None, "12")
+
+
+def test_a_line_may_tell_a_digest_of_the_weights_whatever_it_looks_like():
+    text = r"step=(?P<round>\d+) weights=(?P<digest>[^;]*);"
+    assert told(text, "step=7 weights=1,024abc;").digest == "1,024abc"
+    assert told(text, "step=7 weights=0017;").digest == "0017"
+    [problem] = read(text, "step=7 weights=not known;").problems
+    assert problem.text == ("digest: 'not known' is no digest: write letters and digits, 128 at most; the round counts "
+                            "without it")
 
 
 def test_what_a_line_does_not_say_is_unknown():
