@@ -27,11 +27,11 @@ class Nobody:
     def __init__(self):
         self.without_space = []
 
-    def expect_no_space(self, node, restart_after):
-        self.without_space.append(node)
+    def expect_no_space(self, node, fault, restart_after):
+        self.without_space.append((node, fault))
 
-    def space_again(self, node):
-        self.without_space.remove(node)
+    def space_again(self, node, fault):
+        self.without_space.remove((node, fault))
 
 
 def spec(name, run="{python} train.py", preloaded=True):
@@ -145,9 +145,9 @@ def test_a_node_of_ours_may_end_by_an_error_and_by_nothing_else(tmp_path, undo_l
     preloads.arm("syncer", "f1", Rule("*", ["fsync"], "delay", delay_s=0.1))
     assert nodes.without_space == []
     preloads.arm("syncer", "f2", Rule("*", ["fsync"], "error", "EIO"))
-    assert nodes.without_space == ["syncer"]
+    assert nodes.without_space == [("syncer", "f2")]
     preloads.disarm("syncer", "f1")
-    assert nodes.without_space == ["syncer"]
+    assert nodes.without_space == [("syncer", "f2")]
     preloads.disarm("syncer", "f2")
     assert nodes.without_space == []
 
