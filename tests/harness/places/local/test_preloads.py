@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.capabilities import CallFaults
 from diloco_chaos.harness.places.local.preloads import PAGE, Preloads
 from diloco_chaos.harness.preload.page import Page, Rule
 from diloco_chaos.harness.record.reaper import heal
@@ -128,6 +130,20 @@ def test_a_program_that_loads_nothing_is_told_as_that(tmp_path, undo_log):
     assert preloads.arm("a", "f1", RULE) == "a: still is linked statically: nothing can be preloaded into it"
     assert preloads.arm("b", "f1", RULE) == ("b: nothing was preloaded into it: does its command change its "
                                              "environment, or its user?")
+
+
+def test_what_ties_a_command_to_the_harness_is_no_process_of_its(make_ground, tmp_path):
+    source = tmp_path / "still.c"
+    source.write_text("#include <unistd.h>\nint main(void) { return pause(); }")
+    subprocess.run(["cc", "-static", "-o", tmp_path / "still", source], check=True)
+    ground = make_ground()
+    ground.cluster.start([spec("a", f"{tmp_path}/still"), spec("b", "{python} -c 'import time; time.sleep(60)'")])
+    program = Path(f"/proc/{ground.cluster.states()['a'].pid}/exe")
+    ground.until(lambda: program.resolve() == tmp_path / "still")
+    calls = ground.cluster.having(CallFaults)
+    assert calls.arm("a", "f1", RULE) == "a: still is linked statically: nothing can be preloaded into it"
+    calls.disarm("a", "f1")
+    ground.until(lambda: calls.loaded("b"))
 
 
 def test_without_a_compiler_it_is_said_what_to_install(tmp_path, undo_log, monkeypatch):
