@@ -120,8 +120,9 @@ class FullDisk(FailingWrites):
         return Effect(True, f"a write onto the full disk failed ({reason}), exit status {status}")
 
     def inject(self, hit: FaultContext) -> Observation:
-        """Fill it."""
-        return {"filled_bytes": hit.having(Disks).fill_disk(self.targets[0], self.restart_after)}
+        """Fill that of every target."""
+        filled = [hit.having(Disks).fill_disk(target, self.restart_after) for target in self.targets]
+        return {"filled_bytes": sum(filled)}
 
     def undo(self, hit: FaultContext) -> None:
         """Take back what fills it."""

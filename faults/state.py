@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
@@ -225,13 +225,16 @@ class FailingWrites(Fault):
     restart_after: Seconds = 1.0
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """A write of the target failed, and it ended for that reason."""
-        node = self.targets[0]
-        failed = next((event for event in run.tape.of(Failed, node=node) if event.t > on.began), None)
-        gone = exits(run, self.targets, on).get(node)
-        if failed is None or gone is None:
-            return Effect(False, "no write failed" if failed is None else f"the {node} did not end")
-        return self._failed(failed.reason, status_words(gone.status), on)
+        """A write of each target failed, and it ended for that reason."""
+        gone, felt = exits(run, self.targets, on), []
+        for node in self.targets:
+            failed = next((event for event in run.tape.of(Failed, node=node) if event.t > on.began), None)
+            if failed is None:
+                return Effect(False, f"no write of {node} failed" if len(self.targets) > 1 else "no write failed")
+            if node not in gone:
+                return Effect(False, f"the {node} did not end")
+            felt.append(self._failed(failed.reason, status_words(gone[node].status), on))
+        return next((each for each in felt if not each.ok), Effect(True, "; ".join(each.observed for each in felt)))
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:
         raise NotImplementedError
@@ -253,6 +256,13 @@ class WriteLimit(FailingWrites):
     drawn = Drawn(250, {"for": ("2s", "1s", "4s"), "restart_after": ("1s", "200ms")}, family="disk")
 
     kind: Literal["write_limit"] = "write_limit"
+
+    @model_validator(mode="after")
+    def _one_by_one(self) -> WriteLimit:
+        if len(self.targets) != 1:
+            raise ValueError(f"one node at a time, for each has a limit of its own: write one write_limit for each of "
+                             f"{names(self.targets)}")
+        return self
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:
         return Effect(True, f"a write beyond {on.observed.get('limit_bytes')} bytes failed ({reason}), "

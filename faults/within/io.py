@@ -59,8 +59,8 @@ class Io(Counted):
     kind: Literal["io"] = "io"
     path: FilePattern
     """A pattern of whole paths, in which a star means slashes, too; without a leading slash in any folder. It means a
-    file also by the name that it will have once it is whole: `model.pt` means `model.pt.tmp`, and any `.tmpXXXXXX` of
-    Rust's tempfile in that folder."""
+    file also by the name that it will have once it is whole: `model.pt` means `model.pt.tmp` and
+    `model.HEX.partial`, and any `.tmpXXXXXX` of Rust's tempfile in that folder."""
     calls: tuple[Call, ...] | None = Field(None, min_length=1, strict=False)
     """Which calls; None: those that the action is about, see docs/scenarios.md."""
     error: str | None = None

@@ -111,23 +111,56 @@ static size_t name_of(int fd, char out[LONGEST]) {
 
 /* -- which rules mean a file -------------------------------------------------------------------------------------- */
 
-static const char *const FOR_NOW[] = {".tmp", ".temp", ".part", ".partial", ".incomplete", "~"};
+static const char *const FOR_NOW[] = {".tmp", ".temp", ".part", ".partial", ".incomplete", "~", ".__lock"};
+#define DRAWN 6 /* digits, at least, of a number that keeps two names for now apart */
+
+/* The length of a path without the ending that says that the file is not finished; all of it where it has none. */
+static size_t finished(const char *path, size_t length) {
+    for (size_t n = 0; n < sizeof FOR_NOW / sizeof *FOR_NOW; n++) {
+        size_t ending = strlen(FOR_NOW[n]);
+        if (length > ending && strncmp(path + length - ending, FOR_NOW[n], ending) == 0)
+            return length - ending;
+    }
+    return length;
+}
+
+/* The same without a drawn number at its end: a dot, and hexadecimal digits. */
+static size_t unnumbered(const char *path, size_t length) {
+    size_t at = length;
+    while (at > 0 && path[at - 1] && strchr("0123456789abcdefABCDEF-", path[at - 1]))
+        at--;
+    return at > 1 && path[at - 1] == '.' && length - at >= DRAWN ? at - 1 : length;
+}
+
+/* Whether a pattern means a file whose ending gave way to that number: `zarr.json` that is `zarr.8c0b41.partial`. */
+static int means_ending(const char *pattern, const char *path) {
+    char stem[LONGEST];
+    const char *last = strrchr(pattern, '/'), *name = last ? last + 1 : pattern, *dot = strrchr(name, '.');
+    if (!dot || strpbrk(dot, "*?[") || strspn(name, "*?") == (size_t)(dot - name))
+        return 0;
+    memcpy(stem, pattern, dot - pattern);
+    stem[dot - pattern] = 0;
+    return fnmatch(stem, path, 0) == 0;
+}
 
 /* Whether a pattern means a file by the name that it has, or by one that it will have: that without the ending which
- * tells that it is not finished; of Rust's tempfile (`.tmp` and six characters) any name in its folder. */
+ * tells that it is not finished, and without a number before that; of Rust's tempfile (`.tmp` and six characters) any
+ * name in its folder. */
 static int means(const char *pattern, const char *path) {
     if (fnmatch(pattern, path, 0) == 0)
         return 1;
     char other[LONGEST], folders[LONGEST];
-    size_t length = strlen(path);
+    size_t length = strlen(path), whole = length < LONGEST ? finished(path, length) : length;
     const char *slash = strrchr(path, '/'), *last = strrchr(pattern, '/');
-    for (size_t n = 0; n < sizeof FOR_NOW / sizeof *FOR_NOW; n++) {
-        size_t ending = strlen(FOR_NOW[n]);
-        if (length > ending && length < LONGEST && strcmp(path + length - ending, FOR_NOW[n]) == 0) {
-            memcpy(other, path, length - ending);
-            other[length - ending] = 0;
-            if (fnmatch(pattern, other, 0) == 0)
-                return 1;
+    if (whole < length) {
+        memcpy(other, path, whole);
+        other[whole] = 0;
+        if (fnmatch(pattern, other, 0) == 0)
+            return 1;
+        size_t bare = unnumbered(other, whole);
+        if (bare < whole) {
+            other[bare] = 0;
+            return fnmatch(pattern, other, 0) == 0 || means_ending(pattern, other);
         }
     }
     if (slash && strlen(slash) == 11 && strncmp(slash, "/.tmp", 5) == 0 && slash - path < LONGEST) {

@@ -103,6 +103,17 @@ def test_a_write_limit_lies_between_the_tape_and_the_largest_checkpoint(cluster,
     assert cluster.calls == [("limit_writes", "syncer", observed["limit_bytes"], 1.0)]
 
 
+def test_one_write_limit_is_for_one_node(fault):
+    with pytest.raises(ValueError, match="write one write_limit for each of a and b"):
+        fault(kind="write_limit", targets=["a", "b"], **{"for": "2s"})
+
+
+def test_the_disk_of_every_target_is_filled(cluster, hit, fault):
+    one = fault(kind="full_disk", targets=["a", "b"], **{"for": "1s"})
+    assert one.inject(hit) == {"filled_bytes": 2000}
+    assert cluster.calls == [("fill_disk", "a", 1.0), ("fill_disk", "b", 1.0)]
+
+
 def test_a_write_limit_that_would_hit_the_tape_is_not_set_and_says_so(cluster, hit, fault):
     cluster.tape = 4000
     observed = fault(kind="write_limit", targets="syncer", **{"for": "2s"}).inject(hit)

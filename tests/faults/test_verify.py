@@ -235,6 +235,22 @@ def test_a_write_limit_is_felt_by_the_write_that_failed():
         False, "no write failed; its tape is too large")
 
 
+def test_full_disks_are_felt_by_a_write_of_each_target():
+    story = [harness(AT, "injecting", fault="f1", kind="", targets=[], description=""),
+             harness(AT, "injected", fault="f1", observed={"filled_bytes": 9}),
+             syncer(5.5, "failed", reason="[Errno 28] No space left on device"),
+             gone(1, t=5.6, target="syncer"), gone(1, t=5.6, target="learner-1")]
+    plan = freeze(parse(HEAD + "{full_disk: syncer, at: 4s, for: 2s}"), 0)
+    both = plan.faults[0].fault.model_copy(update={"targets": ("syncer", "learner-1")})
+
+    def met(*events):
+        history = History(plan, Tape(sorted([*story, *events], key=lambda event: event.t)))
+        return both.verify(history, history.spans[0])
+
+    assert met(learner(5.5, "failed", reason="[Errno 28] No space left on device")).ok
+    assert met()[:2] == (False, "no write of learner-1 failed")
+
+
 def test_poison_is_felt_by_what_was_refused():
     fault = "{poison: learner-1, at: 4s, count: 2}"
     refused = [syncer(5.2 + number, "refused", learner="learner-1", reason="not finite", last=0) for number in range(2)]

@@ -12,7 +12,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.compose.engine import asked
 from diloco_chaos.harness.places.compose.project import Project
 from diloco_chaos.harness.places.files import Change, RunFiles
-from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.places.nodes.nodes import FULL_DISK, Nodes
 from diloco_chaos.harness.trainers.core.memory import Corruption
 
 _NAME = "disk"
@@ -61,13 +61,13 @@ class SmallDisks:
 
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Write zeros until there is no space."""
-        self._nodes.expect_no_space(node, restart_after)
+        self._nodes.expect_no_space(node, FULL_DISK, restart_after)
         return self._disk().fill()
 
     def empty_disk(self, node: str) -> None:
         """Remove the zeros."""
         self._disk().empty()
-        self._nodes.space_again(node)
+        self._nodes.space_again(node, FULL_DISK)
 
     def residue(self) -> list[str]:
         """Return what fills it, in words."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from diloco_chaos.harness.places.kubernetes.api import KubernetesError
 from diloco_chaos.harness.places.kubernetes.pods import PYTHON, KubernetesPods
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
-from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.places.nodes.nodes import FULL_DISK, Nodes
 from diloco_chaos.harness.places.remote.connection import GoneError
 from diloco_chaos.harness.places.remote.files import AgentFiles
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Hosts
@@ -70,14 +70,14 @@ class PodDisks:
 
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Write zeros until there is no space."""
-        self._nodes.expect_no_space(node, restart_after)
+        self._nodes.expect_no_space(node, FULL_DISK, restart_after)
         return int(self._hosts[node].agent.ask("fill", path=self._filling(node))["filled"])
 
     def empty_disk(self, node: str) -> None:
         """Remove the zeros."""
         with suppress(GoneError):
             self._hosts[node].agent.ask("remove", path=self._filling(node))
-        self._nodes.space_again(node)
+        self._nodes.space_again(node, FULL_DISK)
 
     def _filling(self, node: str) -> str:
         return f"{self._files.folder(node)}/{FILLING}"

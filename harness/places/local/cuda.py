@@ -32,7 +32,7 @@ class CudaFaults:
         page.arm_cuda(rule)
         if rule.action == "error" and self._nodes[node].spec.program is None:  # ours does not go on without its device
             self._ending.add(node)
-            self._nodes.expect_no_space(node, BACK_AFTER_S)
+            self._nodes.expect_no_space(node, fault, BACK_AFTER_S)
         return self._preloads.why_not_loaded(node)
 
     def heal_cuda(self, node: str, fault: str) -> None:
@@ -43,7 +43,7 @@ class CudaFaults:
         page.disarm_cuda()
         if node in self._ending:
             self._ending.remove(node)
-            self._nodes.space_again(node)
+            self._nodes.space_again(node, fault)
         self._done[node, fault] = page.cuda_hits
         del self._held[node]
         self._undos.complete(node)

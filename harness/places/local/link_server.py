@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from secrets import randbelow
 
+from diloco_chaos.harness.base.parent_death import tied
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.links.client import LinkError, Links
 from diloco_chaos.harness.places.base import ClusterError
@@ -74,8 +75,7 @@ class LocalLinkServer:
         """It can't choose a free port and tell: choose one, and again where another program was quicker."""
         for _ in range(_TRIES):
             chosen = port or free_port()
-            process = self._spawn([sys.executable, "-m", "diloco_chaos.harness.base.parent_death",
-                                   str(os.getpid()), self._binary, "-host", "127.0.0.1", "-port", str(chosen)])
+            process = self._spawn(tied([self._binary, "-host", "127.0.0.1", "-port", str(chosen)]))
             api = f"127.0.0.1:{chosen}"
             try:
                 self._wait(process, partial(_serves, process.pid, chosen))

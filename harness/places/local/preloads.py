@@ -96,7 +96,7 @@ class Preloads:
             raise ClusterError(f"{node}: {error}") from error
         self._done.pop((node, fault), None)
         if ends:
-            self._nodes.expect_no_space(node, BACK_AFTER_S)
+            self._nodes.expect_no_space(node, fault, BACK_AFTER_S)
         return self.why_not_loaded(node)
 
     def disarm(self, node: str, fault: str) -> None:
@@ -104,7 +104,7 @@ class Preloads:
         if (held := self._held.pop((node, fault), None)) is not None:
             self._pages[node].disarm(held.rule)
             if held.ends:
-                self._nodes.space_again(node)
+                self._nodes.space_again(node, fault)
             self._done[node, fault] = self._hits(node, held.rule)
             self._undos.complete((node, fault))
 

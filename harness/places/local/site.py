@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from diloco_chaos.harness.base.parent_death import tied
 from diloco_chaos.harness.places.base import NodeSpec, Recorder
 from diloco_chaos.harness.places.catching import Catcher
 from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, meets, must_have_caught
@@ -175,8 +176,8 @@ class LocalSite(Site):
         if self._catcher is not None and program.meets:
             env |= self._catcher.environment(_preloaded(env))
         env |= self._preloads.environment(spec.name, _preloaded(env))
-        tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
-        popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
+        argv = tied(started.argv, env.pop(PRELOADED, ""))
+        popen = self._popen(spec, number, argv, env, started.cwd or None)
         token = self._undo_log.token
         family = Family(popen, token, f"{spec.name}.{number}", keeps_leftovers=program.keeps_leftovers)
         return LocalProcess(popen, self._undo_log, family)

@@ -19,6 +19,8 @@ from diloco_chaos.harness.record.undo_log import UndoLog
 START_TIMEOUT_S = 30.0
 _AGAIN_S = 1.0
 _BECOMES = {False: "the harness has ended that", True: "that lives until the run is over (`left_behind: keep`)"}
+FULL_DISK = "the full disk"
+"""By what a node ends whose disk is full; no fault is called so."""
 Spawner = Callable[[NodeSpec, int], P | None]
 """spawn(node, number): start this incarnation; None where the place can't be asked now: that is done again."""
 LastLines = Callable[[str, int], str]
@@ -69,7 +71,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         self.last_lines: LastLines = last_lines or (lambda node, number: end_of_log(run, node, number))
         self._newest: dict[str, Incarnation[P]] = {}
         self._lemons: dict[str, Lemon] = {}
-        self._no_space: dict[str, float] = {}  # node -> seconds after which it is started again
+        self._no_space: dict[str, dict[str, float]] = {}  # node -> fault -> seconds until it is started again
 
     def __getitem__(self, node: str) -> Incarnation[P]:
         return self._newest[node]
@@ -115,8 +117,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             if node.restart_at is not None and now >= node.restart_at:
                 node.restart_at = None
                 self.start(node.spec, node.number + 1)
-                if node.name in self._no_space:  # it comes back to a full disk: another fault had ended it before
-                    self.expect_no_space(node.name, self._no_space[node.name])
+                self._expect_again(node.name)  # it may come back to a full disk: another fault had ended it before
 
     def note_read(self, node: str, name: str) -> None:
         """Record that a file of a node's state was read that a fault had damaged."""
@@ -221,20 +222,24 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     def unlimit_writes(self, node: str) -> None:
         """Set the limit from before again. What its processes may end of beside that stands."""
         self[node].unlimit_writes()
-        if node in self._no_space:
-            self.expect_no_space(node, self._no_space[node])
+        self._expect_again(node)
 
-    def expect_no_space(self, node: str, restart_after: float) -> None:
-        """Its processes end because nothing can be written, until there is room again."""
-        self._no_space[node] = restart_after
-        if self[node].alive:
-            self[node].expect_exit(restart_after)
+    def expect_no_space(self, node: str, fault: str, restart_after: float) -> None:
+        """Its processes end because nothing can be written, until there is room again. `fault`: by which that is."""
+        self._no_space.setdefault(node, {})[fault] = restart_after
+        self._expect_again(node)
 
-    def space_again(self, node: str) -> None:
-        """There is room; harmless where there always was."""
-        self._no_space.pop(node, None)
+    def space_again(self, node: str, fault: str) -> None:
+        """This fault leaves room; harmless where there always was. What another one leaves is not known by that."""
+        self._no_space.get(node, {}).pop(fault, None)
         if self[node].alive:
             self[node].clear_expected_exit()
+        self._expect_again(node)
+
+    def _expect_again(self, node: str) -> None:
+        """Let it end of what still lasts; it is started again when the longest of these says so."""
+        if (lasting := self._no_space.get(node)) and self[node].alive:
+            self[node].expect_exit(max(lasting.values()))
 
     def residue(self) -> list[str]:
         """Return what of any fault is still on them, in words."""

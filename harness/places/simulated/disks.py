@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.files import Change
-from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.places.nodes.nodes import FULL_DISK, Nodes
 from diloco_chaos.harness.places.simulated.process import VirtualProcess
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
@@ -46,7 +46,7 @@ class SimulatedDisks:
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Mark the disk as full, so that nothing more can be written; return the bytes of all its files."""
         disk = self.of_node[node]
-        self._nodes.expect_no_space(node, restart_after)
+        self._nodes.expect_no_space(node, FULL_DISK, restart_after)
         disk.full = True
         return sum(len(disk.data(name)) for name in disk.names())
 
@@ -54,7 +54,7 @@ class SimulatedDisks:
         """There is room again."""
         if self.of_node[node].full:
             self.of_node[node].full = False
-            self._nodes.space_again(node)
+            self._nodes.space_again(node, FULL_DISK)
 
     def _disk(self, node: str) -> MemoryDisk:
         if node not in self.of_node:

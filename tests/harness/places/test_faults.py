@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from diloco_chaos.harness.base.processes import state
-from diloco_chaos.harness.places.base import NodeSpec
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.trainers.core.programs import Program
 
 PATIENT = """
@@ -188,6 +188,20 @@ def test_a_write_beyond_the_limit_fails_half_way_and_the_successor_has_no_limit(
     assert ground.owed() == []
     cluster.unlimit_writes("worker")
     ground.until(lambda: (ground.path / "count.large").stat().st_size == 100_000)
+
+
+def test_who_may_end_by_two_faults_may_do_so_until_both_are_over(ground):
+    cluster, nodes = ground.start(), ground.site.nodes
+    ground.until(ground.count)
+    nodes.expect_no_space("worker", "f1", 0.05)
+    nodes.expect_no_space("worker", "f2", 0.05)
+    nodes.space_again("worker", "f1")
+    os.kill(cluster.states()["worker"].pid, signal.SIGTERM)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 1)
+    nodes.space_again("worker", "f2")
+    os.kill(cluster.states()["worker"].pid, signal.SIGTERM)
+    with pytest.raises(ClusterError, match="worker died on its own"):
+        ground.until(lambda: len(ground.exits()) > 1)
 
 
 def test_a_limit_that_is_taken_back_in_time_hurts_nobody(ground):

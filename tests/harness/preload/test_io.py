@@ -20,6 +20,7 @@ from diloco_chaos.harness.preload.page import CALLS, Page, Rule
 
 TOKEN = "0123456789abcdef"
 WHOLE = 100_000
+DRAWN = "be58c0608a7f4ae2899b603d51056070"
 WRITERS = {
     "write": "os.write(os.open(path, os.O_WRONLY | os.O_CREAT), b'x' * size)",
     "a loop of writes": "f = open(path, 'wb', 0)\nleft = size\nwhile left:\n    left -= f.write(b'x' * left)",
@@ -113,7 +114,10 @@ def test_each_call_fails_where_it_is_meant_and_only_there(page, python, tmp_path
     ("*/model.pt", "model.pt", True), ("*/model.pt", "model.pt.tmp", True), ("*/model.pt", "model.pt.partial", True),
     ("*/model.pt", "model.pth", False), ("*.pt", "a/b/model.pt", True), ("*/a/*", "a/b/model.pt", True),
     ("*/a/*.pt", ".tmpAbC123", False), ("*.safetensors", "a/.tmpAbC123", True),
-    ("*/a/model.safetensors", "a/.tmpAbC123", True), ("*/b/model.safetensors", "a/.tmpAbC123", False)])
+    ("*/a/model.safetensors", "a/.tmpAbC123", True), ("*/b/model.safetensors", "a/.tmpAbC123", False),
+    ("*/c/0", f"c/0.{DRAWN}.partial", True), ("*/c/1", f"c/0.{DRAWN}.partial", False),
+    ("*/zarr.json", f"zarr.{DRAWN}.partial", True), ("*.json", f"c/0.{DRAWN}.partial", False),
+    ("*/zarr.json", "zarr.json.__lock", True), ("*/model", "model.12ab.partial", False)])
 def test_a_pattern_means_the_name_that_a_file_has_or_will_have(page, python, tmp_path, pattern, name, meant):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     page.arm(Rule(pattern, ["write"], "error", "ENOSPC"))

@@ -28,10 +28,10 @@ class Nodes(dict):
         super().__init__({spec.name: SimpleNamespace(spec=spec) for spec in specs})
         self.may_end = []
 
-    def expect_no_space(self, node, restart_after):
+    def expect_no_space(self, node, fault, restart_after):
         self.may_end.append(node)
 
-    def space_again(self, node):
+    def space_again(self, node, fault):
         self.may_end.remove(node)
 
 

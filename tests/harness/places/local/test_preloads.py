@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.capabilities import CallFaults
 from diloco_chaos.harness.places.local.preloads import PAGE, Preloads
 from diloco_chaos.harness.preload.page import Page, Rule
 from diloco_chaos.harness.record.reaper import heal
@@ -27,11 +29,11 @@ class Nobody:
     def __init__(self):
         self.without_space = []
 
-    def expect_no_space(self, node, restart_after):
-        self.without_space.append(node)
+    def expect_no_space(self, node, fault, restart_after):
+        self.without_space.append((node, fault))
 
-    def space_again(self, node):
-        self.without_space.remove(node)
+    def space_again(self, node, fault):
+        self.without_space.remove((node, fault))
 
 
 def spec(name, run="{python} train.py", preloaded=True):
@@ -130,6 +132,20 @@ def test_a_program_that_loads_nothing_is_told_as_that(tmp_path, undo_log):
                                              "environment, or its user?")
 
 
+def test_what_ties_a_command_to_the_harness_is_no_process_of_its(make_ground, tmp_path):
+    source = tmp_path / "still.c"
+    source.write_text("#include <unistd.h>\nint main(void) { return pause(); }")
+    subprocess.run(["cc", "-static", "-o", tmp_path / "still", source], check=True)
+    ground = make_ground()
+    ground.cluster.start([spec("a", f"{tmp_path}/still"), spec("b", "{python} -c 'import time; time.sleep(60)'")])
+    program = Path(f"/proc/{ground.cluster.states()['a'].pid}/exe")
+    ground.until(lambda: program.resolve() == tmp_path / "still")
+    calls = ground.cluster.having(CallFaults)
+    assert calls.arm("a", "f1", RULE) == "a: still is linked statically: nothing can be preloaded into it"
+    calls.disarm("a", "f1")
+    ground.until(lambda: calls.loaded("b"))
+
+
 def test_without_a_compiler_it_is_said_what_to_install(tmp_path, undo_log, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     (tmp_path / "run").mkdir()
@@ -145,9 +161,9 @@ def test_a_node_of_ours_may_end_by_an_error_and_by_nothing_else(tmp_path, undo_l
     preloads.arm("syncer", "f1", Rule("*", ["fsync"], "delay", delay_s=0.1))
     assert nodes.without_space == []
     preloads.arm("syncer", "f2", Rule("*", ["fsync"], "error", "EIO"))
-    assert nodes.without_space == ["syncer"]
+    assert nodes.without_space == [("syncer", "f2")]
     preloads.disarm("syncer", "f1")
-    assert nodes.without_space == ["syncer"]
+    assert nodes.without_space == [("syncer", "f2")]
     preloads.disarm("syncer", "f2")
     assert nodes.without_space == []
 
