@@ -82,15 +82,17 @@ coverage: setup
 	  --cov-report term:skip-covered --no-cov-on-fail
 
 REPORT := -rfE -o junit_family=xunit1 --junitxml
-# Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run
-# alone. What fails keeps no later part from being run; $(1) says which scenarios.
+# Three at a time where time does not matter (a third of it is spent waiting), two where jobs sleep; scenarios are judged by
+# their pace, and run alone. What fails keeps no later part from being run; $(1) says which scenarios.
 define TESTS
 @mkdir -p build/tests; rm -f build/tests/*.xml; status=0; \
-$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile $(REPORT) build/tests/unit.xml || status=$$?; \
+$(BIN)/pytest tests --ignore tests/alone --ignore tests/planted --numprocesses 3 --dist loadfile $(REPORT) build/tests/unit.xml \
+  || status=$$?; \
+$(BIN)/pytest tests/planted --numprocesses 2 $(REPORT) build/tests/planted.xml || status=$$?; \
 $(BIN)/pytest tests/alone $(REPORT) build/tests/alone.xml || status=$$?; \
 $(BIN)/pytest scenarios $(1) --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS) --chaos-runs $(RUNS) \
   $(REPORT) build/tests/scenarios.xml || status=$$?; \
-$(BIN)/python tests/support/summary.py build/tests/unit.xml build/tests/alone.xml build/tests/scenarios.xml || status=$$?; exit $$status
+$(BIN)/python tests/support/summary.py $(addprefix build/tests/, unit.xml planted.xml alone.xml scenarios.xml) || status=$$?; exit $$status
 endef
 
 test: setup

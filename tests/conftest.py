@@ -1,7 +1,10 @@
 """What tests of all parts share: a place of their own for undo logs, and processes that end with the test."""
 
+import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,3 +43,16 @@ def start():
 def _environment(pid):
     with open(f"/proc/{pid}/environ", "rb") as file:
         return file.read()
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Run a scenario's text: (exit code, check -> verdict, what was printed)."""
+    def run(scenario):
+        (tmp_path / "scenario.yaml").write_text(scenario)
+        command = Path(sys.executable).with_name("diloco-chaos")
+        done = subprocess.run([command, "run", "scenario.yaml", "--retries-inconclusive", "2"], cwd=tmp_path,
+                              capture_output=True, text=True, check=False)
+        report = json.loads(max(tmp_path.glob("runs/*/report.json")).read_text())
+        return done.returncode, {check["name"]: check["verdict"] for check in report["checks"]}, done.stdout
+    return run
