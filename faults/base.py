@@ -48,6 +48,8 @@ class Drawn(NamedTuple):
     """Settings that exclude each other, the simplest first: one of these is drawn beside the others."""
     role: Literal["", "learner", "syncer"] = ""
     """Which nodes it is drawn for; empty: all that it may hit."""
+    simulated: bool = True
+    """Whether it is drawn under virtual time, too, where others may do the same to a node."""
 
 
 def unable(reasons: Iterable[str]) -> Observation:

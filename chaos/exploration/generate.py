@@ -59,7 +59,8 @@ def drawable(abilities: Set[Ability] = VIRTUAL) -> dict[str, Drawn]:
     """Return the kinds of faults that can be drawn for a place with these abilities, the simplest first, with how their
     settings are drawn."""
     drawn_kinds = {kind: fault.drawn for kind, fault in FAULTS.items()
-                   if fault.drawn is not None and fault.needs <= abilities}
+                   if fault.drawn is not None and fault.needs <= abilities
+                   and (fault.drawn.simulated or abilities != VIRTUAL)}
     return dict(sorted(drawn_kinds.items(), key=lambda item: (item[1].order, item[0])))
 
 

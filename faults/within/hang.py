@@ -80,7 +80,7 @@ class Hang(_Standing):
     """The main thread of a node's first process stands, and the process looks alive: it is there, its connections
     stand, and what another thread or process sends as a sign of life goes on, where it needs no GIL."""
 
-    drawn = Drawn(270, {"for": DURATIONS, "holding": ("gil", "nothing")}, family="slow")
+    drawn = Drawn(270, {"for": DURATIONS, "holding": ("gil", "nothing")}, family="slow", simulated=False)
 
     kind: Literal["hang"] = "hang"
 

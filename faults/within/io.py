@@ -54,7 +54,7 @@ class Io(Counted):
     needs: ClassVar[frozenset[Ability]] = frozenset({"fail_calls"})
     strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
     drawn = Drawn(280, {"for": ("1s", "500ms", "2s"), "path": ("{run}/state/*",)}, family="disk", role="syncer",
-                  ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
+                  simulated=False, ways=({"delay": "50ms"}, {"error": "ENOSPC"}, {"error": "EIO"}, {"hang": True}))
 
     kind: Literal["io"] = "io"
     path: FilePattern

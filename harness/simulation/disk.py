@@ -7,9 +7,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from diloco_chaos.harness.preload.page import Call
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.simulation.disk_faults import DiskFaults, PartlyError
 
 _TORN = b"\0" * 64
+_TO_READ: tuple[Call, ...] = ("open", "read")
 
 
 @dataclass
@@ -28,7 +31,9 @@ class MemoryDisk:
     synced is there, and torn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
+        """`folder`: the path that faults of calls know it by."""
+        self.faults = DiskFaults(folder)
         self.limit: int | None = None
         """No file may be larger (bytes); a larger one is cut off there, with EFBIG."""
         self.full = False
@@ -37,21 +42,38 @@ class MemoryDisk:
         self._stable: dict[str, _File] = {}  # the names on stable storage
 
     def write(self, name: str, content: Content) -> None:
-        """Write it, as far as there is room."""
+        """Write it, as far as there is room, and no fault of calls has it."""
+        self.faults.called("open", name)
         if self.limit is not None or self.full:
             data = content.encoded()
             if self.full or len(data) > (self.limit or 0):
                 self._files[name] = _File(data[:0 if self.full else self.limit])
                 code = errno.ENOSPC if self.full else errno.EFBIG
                 raise OSError(code, os.strerror(code), name)
-        self._files[name] = _File(content)
+        self._files[name] = _File(self._written(name, content) if self.faults else content)
+
+    def _written(self, name: str, content: Content) -> Content | bytes:
+        """Return what a call on which faults may be leaves in a file.
+
+        Raises:
+            OSError: it fails; what it did before is in the file.
+        """
+        data = content.encoded()
+        try:
+            changed = self.faults.passed("write", name, data)
+        except PartlyError as error:
+            self._files[name] = _File(error.done)
+            raise
+        return content if changed == data else changed
 
     def sync(self, name: str) -> None:
         """From now on it survives, once its name does."""
+        self.faults.called("fsync", name)
         self._files[name].synced = True
 
     def rename(self, old: str, new: str) -> None:
         """Give it another name."""
+        self.faults.called("rename", old)
         self._files[new] = self._files.pop(old)
 
     def sync_names(self) -> None:
@@ -67,6 +89,11 @@ class MemoryDisk:
         file = self._files.get(name)
         if file is None:
             raise CheckpointError(f"{name}: can't be read as a checkpoint: no such file")
+        try:
+            for call in _TO_READ if self.faults else ():
+                self.faults.called(call, name)
+        except OSError as error:
+            raise CheckpointError(f"{name}: can't be read as a checkpoint: {error.strerror}") from error
         return file.held if isinstance(file.held, Content) else Content.decoded(file.held, name)
 
     def names(self) -> Iterable[str]:

@@ -6,6 +6,7 @@ continued and killed between any two of its steps; sockets, the disk and the net
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -58,6 +59,7 @@ class SimulatedProcess:
         self._saving: Iterator[str] | None = None
         self._busy = False  # an effect takes its time
         self._waited = False  # that time is over
+        self._stands = False  # a call on the disk does not return
         self._turning = False  # it is handling inputs
         self._doing = self._does()
         self._clock = VirtualClock(self.world)
@@ -207,8 +209,18 @@ class SimulatedProcess:
             return
         took = self.around.parameters.write if moment.endswith("before_sync") else self.around.parameters.sync
         self._busy, self._waited = True, False
-        self.world.after(took, self._took)
+        assert self.disk is not None, "only who has a disk commits"
+        took += self.disk.faults.waited_s()
+        self._stands = took == math.inf
+        if not self._stands:
+            self.world.after(took, self._took)
         self._hold(moment)
+
+    def call_returns(self) -> None:
+        """The call on the disk that hung is over; harmless where none did."""
+        if self._stands:
+            self._stands = False
+            self._took()
 
     def _took(self) -> None:
         """An effect took its time; a process that stands still goes on from there later."""

@@ -25,7 +25,7 @@ class Simulated(Place):
     name = "simulated"
     nodes = "virtual time"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_SIMULATIONS | {
-        "exhaust_memory", "disconnect", "fill_disk", "restart_links"}
+        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang"}
     unable = "a simulation can't do that"
     cannot: ClassVar[Mapping[Ability, str]] = {"restart_engine": "there is no engine in a simulation"}
     alone: ClassVar[Mapping[Ability, str]] = dict.fromkeys(_OF_SIMULATIONS, "only a simulation can do that")

@@ -16,6 +16,7 @@ from diloco_chaos.harness.places.simulated.disks import SimulatedDisks
 from diloco_chaos.harness.places.simulated.links import NetworkFaults, SimulatedLinks, sounding
 from diloco_chaos.harness.places.simulated.machines import SimulatedMachines
 from diloco_chaos.harness.places.simulated.process import VirtualProcess
+from diloco_chaos.harness.places.simulated.threads import SimulatedThreads
 from diloco_chaos.harness.places.site import Site
 from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -50,7 +51,8 @@ class SimulatedSite(Site):
         self.links = RunLinks(SimulatedLinks(self._network), self.nodes, undo_log)
         self.files = self._disks = SimulatedDisks(self.nodes)
         self._faults = NetworkFaults(around.world, self._network, self.links)
-        self.parts = (self._disks, self._faults, SimulatedMachines(self.nodes, self._disks))
+        self.parts = (self._disks, self._faults, SimulatedMachines(self.nodes, self._disks),
+                      SimulatedThreads(self.nodes))
 
     @property
     def next_at(self) -> float:
@@ -101,7 +103,7 @@ class SimulatedSite(Site):
         before: Counter[str] = reduce(or_, (points.passed for points in earlier), Counter())
         earlier.append(points := Failpoints(holds(spec.failpoints), part, before))
         if spec.listens:
-            disk = self._disks.of_node.setdefault(spec.name, MemoryDisk())
+            disk = self._disks.new(spec.name)
             return VirtualProcess(SimulatedServer(self._around, spec.name, number, points, disk,
                                                   lambda: self._coordinator(spec.name, disk, number)))
         return VirtualProcess(SimulatedClient(

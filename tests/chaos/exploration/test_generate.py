@@ -35,7 +35,7 @@ def test_virtual_time_is_spared_them():
     assert not set(REAL) & set(drawable())
     with pytest.raises(ValueError, match="'io' can't be drawn for this place; choose from kill, "):
         known(["io"])
-    assert with_faults(BASE, [{"hang": "learner-1", "at": "2s", "for": "1s"}]) is None
+    assert with_faults(BASE, [{"hang": "learner-1", "at": "2s", "for": "1s"}]) is not None, "who names them has them"
     _, faults = draw(BASE, random.Random(7), known(None), 6, Knowledge())
     assert not {"io", "hang"} & {kind for fault in faults for kind in fault}
 

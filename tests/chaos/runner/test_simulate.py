@@ -70,8 +70,7 @@ def quick(name, seed):
 def test_the_library_passes_under_virtual_time(name):
     frozen = quick(name, 0)
     # a simulation has none of these
-    if name in ("restart-engine", "node-power-loss", "hang", "hung-disk", "no-space", "busy-neighbour", "power-loss",
-                "corrupt-link"):
+    if name in ("restart-engine", "node-power-loss", "busy-neighbour", "power-loss", "corrupt-link"):
         assert named("simulated").refusals(frozen)
         return
     result = simulate(frozen)
