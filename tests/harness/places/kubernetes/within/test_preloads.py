@@ -114,6 +114,7 @@ def test_of_a_pod_that_is_gone_what_was_known_last_is_known(ground):
     next_try(ground)
     known = faults.hits("worker", "f1")[0].calls["write"]
     ground.cluster.having(Pods).delete_pod("worker", 600.0)
+    ground.until(lambda: ground.of("exit"))
     faults.disarm("worker", "f1")
     assert faults.hits("worker", "f1")[0].calls["write"] == known
 
@@ -171,7 +172,7 @@ def test_without_a_compiler_nothing_is_made(make_ground, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     ground = make_ground()
     with pytest.raises(ClusterError, match="io needs a C compiler, and there is none"):
-        ground.start(TRIES, preloaded=BOTH)
+        ground.start(TRIES, preloaded=frozenset({"fail_calls"}))
     assert (ground.owed(), ground.api.made) == ([], [])
 
 
