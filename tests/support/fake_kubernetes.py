@@ -162,10 +162,10 @@ class Ground(remote_runs.Ground):
                                           KubernetesSettings(context="c", start_within=20, **settings))
         self.cluster = Cluster(self.site)
 
-    def start(self, worker=WORKER, **more):
-        """Start a hub and a worker. `worker`: its source. `more`: of the worker's spec."""
+    def start(self, worker=WORKER, program=sys.executable, **more):
+        """Start a hub and a worker. `worker`: its source, for this program. `more`: of the worker's spec."""
         hub = NodeSpec("hub", (sys.executable, "-c", HUB, "{incarnation}"), listens=True, state="state")
-        spec = NodeSpec("worker", (sys.executable, "-c", worker, "{incarnation}", "{epoch}"), connects_to="hub",
+        spec = NodeSpec("worker", (program, "-c", worker, "{incarnation}", "{epoch}"), connects_to="hub",
                         epoch=self.epoch, **more)
         self.cluster.start([hub, spec])
         return self.cluster

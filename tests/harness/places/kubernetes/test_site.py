@@ -155,3 +155,11 @@ def test_so_it_is_while_the_api_server_is_away(ground):
     ground.api.away = True
     ground.cluster.stop()
     assert ground.owed() == ["namespace"]
+
+
+def test_of_a_run_whose_command_can_not_be_started_nothing_is_left(make_ground):
+    ground = make_ground()
+    with pytest.raises(ClusterError, match=r"worker: spawn: FileNotFoundError: .*no-such-program"):
+        ground.start(program="no-such-program")
+    ground.cluster.stop()
+    assert (ground.owed(), ground.api.removed) == ([], True)
