@@ -60,7 +60,8 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
         cluster: its configuration, or a scenario whose cluster and checks are used; a small one if not given.
         faults: the kinds to choose from; all that can be drawn if not given.
         max_faults: the most in one plan.
-        on: the place that it is drawn for: on `local` and `compose` calls on files may fail, and nodes hang, too.
+        on: the place that it is drawn for: on `local`, `compose` and `kubernetes` calls on files may fail, and nodes
+            hang, too.
         settings: of the small cluster, where they shall differ: `learners=4`.
     """
     base = scenario(cluster, **settings)

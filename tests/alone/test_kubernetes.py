@@ -14,7 +14,7 @@ import remote_runs
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.kubernetes.access import named
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
-from diloco_chaos.harness.record.tape.events import Observed
+from diloco_chaos.harness.record.tape.events import Injected, Observed
 from remote_runs import clean, until
 
 
@@ -53,9 +53,10 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def test_a_harness_that_is_killed_leaves_nothing(settings, api, state, tmp_path):
-    begun = Begun(tmp_path, settings)
+def test_a_harness_that_is_killed_while_calls_fail_leaves_nothing(settings, api, state, tmp_path):
+    begun = Begun(tmp_path, settings, faults='{io: syncer, path: "{run}/state/*", delay: 1ms, at: 0s, for: 90s}')
     label = begun.trains()
+    until(lambda: begun.tape().of(Injected), "a rule that holds")
     begun.process.kill()
     until(lambda: not api.namespaces(label), "the end of its namespace")
     until(lambda: not list(begun.undo.glob("*.jsonl")), "the end of its undo log")

@@ -32,7 +32,7 @@ from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
-from diloco_chaos.harness.places.local.preloads import Preloads
+from diloco_chaos.harness.places.local.preloads import LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
 from diloco_chaos.harness.places.site import Site
@@ -44,14 +44,10 @@ from diloco_chaos.harness.trainers.wire.echo import EchoServer
 from diloco_chaos.harness.trainers.wire.probe import probe
 
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
-_LOADS_S = 10.0
 _CATCHES, _CATCHES_AT = "catches", "/run/diloco-chaos"
 """What catches connections: its folder in the run's, and where containers find it."""
 _PRELOADS_AT = "/run/diloco-chaos.preload"
 """Where containers find what makes their calls fail, and their main threads stand."""
-_NO_PAGE = ("{node}: io: nothing was preloaded into its container, so that no call there can fail: its program is "
-            "linked statically, or its command changes its environment. Take another image or command, or leave `io` "
-            "out")
 _NOT_LOADED = ("{node}: peers: caught: nothing is caught in its container: its program is linked statically. Take "
                "another image, or leave `peers: caught` out")
 _SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
@@ -143,17 +139,17 @@ class ComposeSite(Site):
     def _must_be_loaded(self, catcher: Catcher, nodes: Sequence[str]) -> None:
         """Check that these nodes have loaded the library: where it is not loaded, nothing is caught, and nothing says
         so."""
-        self.outside.wait_for(_LOADS_S, lambda: catcher.loaded.issuperset(nodes))
+        self.outside.wait_for(LOADS_S, lambda: catcher.loaded.issuperset(nodes))
         for name in nodes:
             if name not in catcher.loaded and self.nodes[name].process.ended() is None:
                 raise ClusterError(_NOT_LOADED.format(node=name))
 
     def _must_have_pages(self, nodes: Sequence[NodeSpec]) -> None:
         """Check that these nodes have loaded what is preloaded into them: their image decides that."""
-        self.outside.wait_for(_LOADS_S, lambda: all(self._preloads.loaded(spec.name) for spec in nodes))
+        self.outside.wait_for(LOADS_S, lambda: all(self._preloads.loaded(spec.name) for spec in nodes))
         for spec in nodes:
             if not self._preloads.loaded(spec.name) and self.nodes[spec.name].process.ended() is None:
-                raise ClusterError(_NO_PAGE.format(node=spec.name))
+                raise ClusterError(NO_PAGE.format(node=spec.name, what="container"))
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

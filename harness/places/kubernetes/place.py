@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from diloco_chaos.harness.base.extras import require
-from diloco_chaos.harness.places.base import EVERYWHERE, FROM_WITHIN, Ability
+from diloco_chaos.harness.places.base import EVERYWHERE, Ability
 from diloco_chaos.harness.places.place import PLACE_FILE, Option, Part, Requirement
 from diloco_chaos.harness.places.remote import by_command
 
@@ -29,7 +29,8 @@ class Kubernetes(by_command.OfMachines):
 
     name = "kubernetes"
     nodes = "pods"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_PODS | {"exhaust_memory", "fill_disk", "restart_links"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_PODS | {
+        "exhaust_memory", "fill_disk", "restart_links", "fail_calls", "hang"}
     unable = "a pod can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "disconnect": "nobody can take a pod off its network without ruling the machine: partition the link, or say "
@@ -37,7 +38,8 @@ class Kubernetes(by_command.OfMachines):
         "restart_engine": "there is no engine under pods that is a run's to restart: see node_power_loss and "
                           "restart_control_plane",
         "lose_power": "only a simulation can lose what was not on stable storage: see node_power_loss",
-        **dict.fromkeys(FROM_WITHIN, "what is preloaded is on this machine, and can't be brought into pods"),
+        "cuda": "pods have no GPU here",
+        "lose_unsynced": "what a pod has not synced is known by names that only the pod knows",
         "jump_clock": "only a simulation has a clock for each node",
         "share_links": "only a simulation has links that share a rate",
         **by_command.SAY_HOW}

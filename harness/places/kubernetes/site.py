@@ -17,6 +17,7 @@ from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.kubernetes.toxiproxy import ToxiproxyPod
 from diloco_chaos.harness.places.kubernetes.undos import Namespace
 from diloco_chaos.harness.places.kubernetes.watch import PodWatch
+from diloco_chaos.harness.places.kubernetes.within.preloads import PodHangs, PodPreloads
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes
@@ -28,6 +29,7 @@ from diloco_chaos.harness.places.remote.machines import WatchedMachines
 from diloco_chaos.harness.places.remote.process import QuotaHand, RemoteProcess
 from diloco_chaos.harness.places.remote.run import RemoteRun
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.preload.library import PRELOADED
 from diloco_chaos.harness.record.undo_log import UndoLog, run_label
 
 _GONE_S = 20.0
@@ -60,12 +62,15 @@ class KubernetesSite(Site):
         self._remote = RemoteRun(run, record, undo_log, self.hosts, self.nodes, self.links, self._addresses,
                                  settings.start_within)
         self._machines = MachineFaults(self.hosts, self.nodes, settings, undo_log, self._api.answers)
+        self._preloads = PodPreloads(run, self.nodes, undo_log)
+        self._hangs = PodHangs(self._preloads, self.nodes, undo_log)
         self.parts = (self.owner, self._machines, WatchedMachines(self.hosts), self._memory,
                       PodDisks(self.nodes, self.hosts, files), PodRemoval(self._pods, self.nodes, self.hosts),
-                      LinkRestart(self.links, self._toxiproxy.restart))
+                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs)
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """The namespace, the owner, the links, the node that others connect to, then all others."""
+        self._preloads.begin(nodes)
         self._remote.owe(Namespace, context=self._settings.context, run=self._pods.objects.run,
                          namespace=self._pods.namespace)
         self._begin()
@@ -77,9 +82,11 @@ class KubernetesSite(Site):
         self.owner.wait(until)
         self.owner.stand_beside()
         self._remote.start(nodes, self.owner.echo)
+        self._preloads.must_be_loaded(nodes)
 
     def join(self, node: NodeSpec) -> None:
         """Start a node in a pod of its own."""
+        self._preloads.begin([node])
         self._remote.join(node)
 
     def poll(self) -> None:
@@ -87,9 +94,14 @@ class KubernetesSite(Site):
         self._remote.poll()
         self.owner.stand_beside()
 
+    def residue(self) -> list[str]:
+        """Return what every place has left, and what still holds in processes."""
+        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue()]
+
     def stop(self) -> None:
         """End every node and link, and remove everything. Where the API server does not answer, that stays owed."""
         self._remote.end()
+        self._preloads.end()
         self.owner.close()
         self._toxiproxy.close()
         self._addresses.close()
@@ -115,14 +127,16 @@ class KubernetesSite(Site):
 
     def _start(self, spec: NodeSpec, number: int, process: RemoteProcess) -> None:
         """Have its agent start it; called in the host's thread."""
+        self._preloads.bring(spec.name, process.host)
         if (program := spec.program) is not None:
             started = self._remote.commands.started(spec, program, number)
-            process.agent.ask("spawn", name=process.name, argv=started.argv, env=started.env, cwd=started.cwd)
+            env = {**started.env, **self._preloads.environment(spec.name, started.env.get(PRELOADED, ""))}
+            process.agent.ask("spawn", name=process.name, argv=started.argv, env=env, cwd=started.cwd)
             return
         process.ahead = process.host.clock.best(time.monotonic()).ahead
         argv = spec.command(number, python=PYTHON, host=ANY, listen=LISTEN,
                             connect=self.links.addresses.get(spec.name, ""), ahead=process.ahead)
-        process.agent.ask("spawn", name=process.name, argv=argv)
+        process.agent.ask("spawn", name=process.name, argv=argv, env=self._preloads.environment(spec.name, ""))
 
     def _set_processors(self, pod: str, processors: float | None) -> None:
         self._api.resize(self._pods.namespace, pod, self._pods.objects.resources(processors=processors))

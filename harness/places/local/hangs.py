@@ -59,12 +59,12 @@ class Hangs:
         called = self._called(node, process)
         if called is None:
             return f"{node} had no process {process}" if process else f"{node} was not there"
-        if not catches(called.pid):
+        if not self._catches(called):
             return f"{node}: nothing was preloaded into {process or 'its first process'}: is it linked statically?"
         page, path = self._preloads.page(node)
         if any(hang.page is page for hang in self._hangs.values()):
             return f"{node}: another main thread of it is to stand: one at a time"
-        self._undos.record(fault, Release, page=path)
+        self._owe(fault, path)
         self._hangs[fault] = _Hang(page, called)
         page.hang(holding)
         for _ in range(_AT_ONCE):
@@ -77,7 +77,7 @@ class Hangs:
         """Send the signal again where none stands yet."""
         if (hang := self._hangs.get(fault)) is None:
             return 0
-        if not hang.page.stood and catches(hang.process.pid):
+        if not hang.page.stood and self._catches(hang.process):
             hang.process.stand()
         return hang.page.stood
 
@@ -90,6 +90,12 @@ class Hangs:
     def residue(self) -> list[str]:
         """Return what still stands, in words."""
         return [f"the main thread of pid {hang.process.pid} stands" for hang in self._hangs.values()]
+
+    def _owe(self, fault: str, page: Path) -> None:
+        self._undos.record(fault, Release, page=page)
+
+    def _catches(self, called: Called) -> bool:
+        return catches(called.pid)
 
     def _called(self, node: str, process: str) -> Called | None:
         known = self._identity(node, process)

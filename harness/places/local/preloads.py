@@ -27,6 +27,10 @@ _CONCERNS: dict[Ability, tuple[Concern, str]] = {
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
 _SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
+LOADS_S = 10.0
+"""What is preloaded into something else than a process of this machine is loaded within this time, or never."""
+NO_PAGE = ("{node}: io: nothing was preloaded into its {what}, so that no call there can fail: its program is linked "
+           "statically, or its command changes its environment. Take another image or command, or leave `io` out")
 BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
 
@@ -63,11 +67,10 @@ class Preloads:
         for spec in (each for each in nodes if each.preloaded):
             try:
                 self._build(spec.preloaded - self._libraries.keys())
-                self._at(spec.name).unlink(missing_ok=True)
-                self._pages[spec.name] = Page(self._at(spec.name), self._token,
-                                              [f"{self._seen}/{folder}/" for folder in _SPARED])
+                self.file(spec.name).unlink(missing_ok=True)
+                self._pages[spec.name] = self._made(spec.name, [f"{self._seen}/{folder}/" for folder in _SPARED])
                 if self._mounted_at:
-                    self._at(spec.name).chmod(0o666)  # whoever its nodes are; on this machine only we get there
+                    self.file(spec.name).chmod(0o666)  # whoever its nodes are; on this machine only we get there
                 self._specs[spec.name] = spec
             except (PreloadError, OSError) as error:
                 raise ClusterError(f"{error}") from error
@@ -77,9 +80,12 @@ class Preloads:
         anyway."""
         if node not in self._pages:
             return {}
-        libraries = [self._found(self._libraries[ability]) for ability in _CONCERNS
-                     if ability in self._specs[node].preloaded]
-        return {**preloading(" ".join(libraries), before), PAGE: self._found(self._at(node))}
+        libraries = " ".join(self.found(library) for library in self.libraries(node))
+        return {**preloading(libraries, before), PAGE: self.found(self.file(node))}
+
+    def libraries(self, node: str) -> list[Path]:
+        """Return what is preloaded into a node with a page."""
+        return [self._libraries[ability] for ability in _CONCERNS if ability in self._specs[node].preloaded]
 
     def arm(self, node: str, fault: str, rule: Rule) -> str:
         """Arm it, with its undo written down before."""
@@ -88,7 +94,7 @@ class Preloads:
         if len(os.fsencode(pattern)) > LONGEST_PATTERN:
             raise ClusterError(f"{node}: {pattern} is longer than {LONGEST_PATTERN} bytes")
         ends = spec.program is None and rule.action == "error"  # a node of ours does not go on without its files
-        self._undos.record((node, fault), Disarm, page=self._at(node), rule=page.free)
+        self._owe(node, fault)
         try:
             self._held[node, fault] = _Held(page.arm(replace(rule, pattern=pattern)), ends)
         except PageFullError as error:
@@ -126,7 +132,7 @@ class Preloads:
         """The run is over: the pages are no more."""
         for name in self._pages:
             with suppress(OSError):
-                self._at(name).unlink()
+                self.file(name).unlink()
 
     def _hits(self, node: str, number: int) -> tuple[Hits, list[str]]:
         """Return what a rule has done, with files of the run's folder by their names there, and before others."""
@@ -148,7 +154,7 @@ class Preloads:
 
     def page(self, node: str) -> tuple[Page, Path]:
         """Return the page of a node, and its file."""
-        return self._pages[node], self._at(node)
+        return self._pages[node], self.file(node)
 
     def spec(self, node: str) -> NodeSpec:
         """Return what a node with a page was started from."""
@@ -171,9 +177,17 @@ class Preloads:
             return f"{spec.name}: {os.path.basename(file)} is linked statically: nothing can be preloaded into it"
         return f"{spec.name}: nothing was preloaded into it: does its command change its environment, or its user?"
 
-    def _at(self, node: str) -> Path:
+    def file(self, node: str) -> Path:
+        """Return the file of a node's page."""
         return self.folder / f"{node}.page"
 
-    def _found(self, file: Path) -> str:
+    def found(self, file: Path) -> str:
         """Return where nodes find a file of the folder."""
         return f"{self._mounted_at}/{file.name}" if self._mounted_at else str(file)
+
+    def _made(self, node: str, spared: Sequence[str]) -> Page:
+        return Page(self.file(node), self._token, spared)
+
+    def _owe(self, node: str, fault: str) -> None:
+        """Write down what disarms the rule that is armed next."""
+        self._undos.record((node, fault), Disarm, page=self.file(node), rule=self._pages[node].free)

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import hmac
 import json
+import mmap
 import os
 import resource
 import signal
@@ -209,7 +210,8 @@ class Agent:
             if self._writer is not None:
                 self._writer.close()
             self._writer, self._heard = writer, time.monotonic()
-            await self._send(writer, {"id": hello.get("id"), "boot": boot(), "began": self._began})
+            await self._send(writer, {"id": hello.get("id"), "boot": boot(), "began": self._began,
+                                      "machine": os.uname().machine})
             sender = asyncio.ensure_future(self._follow(writer, dict(hello.get("have", {}))))
             while True:
                 asked, data = await _read(reader)
@@ -286,6 +288,14 @@ class Agent:
         partial.replace(path)
         return {}, b""
 
+    def do_patch(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Write words of four bytes into a file, one after the other, `at` each where it belongs. It stays the same
+        file: who has mapped it sees them, and each as a whole."""
+        with open(self._path(asked["path"]), "r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+            for number, at in enumerate(asked["at"]):
+                content[at:at + 4] = data[number * 4:number * 4 + 4]
+        return {}, b""
+
     def do_get(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """A file's content."""
         return {}, self._path(asked["path"]).read_bytes()
@@ -314,6 +324,17 @@ class Agent:
         """Signal it. What ends it, stops it and lets it go on reaches all that it has started, too."""
         self._processes.send(asked["name"], signal.Signals(asked["number"]))
         return {}, b""
+
+    def do_catches(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Return whether a process catches a signal, and its pid; where `send` is true and it does, it gets it: one
+        that does not catch it would die of it."""
+        pid, number = self._processes.pid(asked["name"]), asked["number"]
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next((line for line in status if line.startswith("SigCgt:")), "SigCgt: 0")
+        catches = bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+        if catches and asked.get("send"):
+            os.kill(pid, number)
+        return {"catches": catches, "pid": pid}, b""
 
     def do_limit(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """RLIMIT_FSIZE of a process, set where `limits` are given; as it was before."""

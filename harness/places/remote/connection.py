@@ -57,6 +57,8 @@ class AgentConnection:
     def __init__(self, node: str, run: Path, token: str, dial: Dial) -> None:
         """`node`: whose agent it is; nothing else's files are taken from it. `run`: the run's folder here."""
         self.node, self.boot = node, ""
+        self.machine = ""
+        """What kind of machine the agent is on, as uname(1) calls it: `x86_64`."""
         self.began = 0.0
         """When the agent began, by its own wall clock: which of several it is."""
         self.exits: dict[str, AgentExit] = {}
@@ -163,6 +165,7 @@ class AgentConnection:
         connection.sendall(json.dumps({"id": 0, "token": self._token, "have": have}).encode() + b"\n")
         greeting, _ = _frame(frames)
         self.boot, self.began = str(greeting.get("boot", "")), float(greeting.get("began", 0.0))
+        self.machine = str(greeting.get("machine", ""))
         with self._lock:
             self._socket = connection
             waiting = [(header, data) for header, data, _ in self._asked.values()]

@@ -182,8 +182,9 @@ class RemoteProcess(Process):
 
     def reap(self, until: float) -> None:
         """Wait for it; what it runs in is removed with all else."""
-        while self.reachable and self.ended() is None and time.monotonic() < until:
-            time.sleep(0.01)
+        with suppress(ClusterError):  # one that could never be started has nothing to be waited for
+            while self.reachable and self.ended() is None and time.monotonic() < until:
+                time.sleep(0.01)
 
 
 class QuotaHand(Hand):

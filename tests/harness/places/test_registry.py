@@ -71,9 +71,9 @@ def made(monkeypatch):
                                 "that does"),
     (Compose, "drain_node", "only Kubernetes has pods: run it with --on kubernetes"),
     (Kubernetes, "node_power_loss", "only you can do that to your machines: say how in `commands` of --place FILE"),
-    (Kubernetes, "fail_calls", "what is preloaded is on this machine, and can't be brought into pods: run it with --on "
-                               "compose or local"),
-    (Slurm, "hang", "a library is preloaded into processes on this machine only: run it with --on compose or local"),
+    (Kubernetes, "lose_unsynced", "what a pod has not synced is known by names that only the pod knows: leave --on "
+                                  "out, which is --on local"),
+    (Slurm, "hang", "no library is preloaded into processes there: run it with --on compose, kubernetes or local"),
     (Compose, "cuda", "containers have no GPU here: leave --on out, which is --on local"),
     (Slurm, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on local"),
     (Simulated, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on "

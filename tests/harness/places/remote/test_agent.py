@@ -4,6 +4,7 @@ costs."""
 from __future__ import annotations
 
 import ast
+import mmap
 import os
 import re
 import signal
@@ -291,3 +292,30 @@ def test_who_waits_for_an_answer_gets_none_once_nothing_more_is_asked(place, the
     with pytest.raises(AgentError):
         there.ask("look")
     place.process.send_signal(signal.SIGCONT)
+
+
+def test_words_of_a_file_are_replaced_in_place_for_who_has_mapped_it(place, there):
+    page = place.there / "page"
+    page.write_bytes(bytes(range(16)))
+    with open(page, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        there.ask("patch", b"wordmore", path="page", at=[8, 0])
+        assert mapped[:] == b"more\x04\x05\x06\x07word\x0c\x0d\x0e\x0f"
+    with pytest.raises(GoneError):
+        there.ask("patch", b"word", path="no-page", at=[0])
+
+
+def test_a_signal_that_a_process_does_not_catch_is_not_sent(there):
+    catches = python("import signal, time\nsignal.signal(61, lambda *_: print('caught', flush=True))\n"
+                     "print('on', flush=True)\ntime.sleep(0.2)\ntime.sleep(600)")
+    there.ask("spawn", name="worker.0", argv=catches)
+    there.ask("spawn", name="worker.1", argv=python("import time; time.sleep(600)"))
+    until(lambda: there.ask("catches", name="worker.0", number=61)["catches"])
+    assert not there.ask("catches", name="worker.1", number=61, send=True)["catches"]
+    there.ask("stat", name="worker.1")  # it lives
+    answer = there.ask("catches", name="worker.0", number=61, send=True)
+    assert (answer["catches"], answer["pid"]) == (True, there.ask("spawn", name="worker.0", argv=[])["pid"])
+    until(lambda: "caught" in (there._run / "logs/worker.0.log").read_text())
+
+
+def test_it_says_what_kind_of_machine_it_is_on(there):
+    assert there.machine == os.uname().machine

@@ -1,0 +1,1 @@
+"""What is preloaded into the processes of pods."""
