@@ -117,6 +117,8 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
                 self.start(node.spec, node.number + 1)
                 if node.name in self._no_space:  # it comes back to a full disk: another fault had ended it before
                     self.expect_no_space(node.name, self._no_space[node.name])
+            if node.successor_at is not None and now >= node.successor_at:
+                self._succeed(node)
 
     def note_read(self, node: str, name: str) -> None:
         """Record that a file of a node's state was read that a fault had damaged."""
@@ -199,7 +201,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     def retire(self, node: str) -> None:
         """End it, and all that is to follow it."""
         self._lemons.pop(node, None)
-        self[node].restart_at = None
+        self[node].stay_away()
         self[node].end(signal.SIGKILL, None)
 
     def supersede(self, node: str) -> None:
@@ -210,6 +212,18 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             current.expect_exit(None)  # nobody is to follow its successor
             self.superseded[node] = current
             self.start(current.spec, current.number + 1)
+
+    def _succeed(self, node: Incarnation[P]) -> None:
+        """Start the next incarnation, beside one that still lives; a third process waits for the end of the first."""
+        before = self.superseded.get(node.name)
+        if self[node.name] is node and node.alive and before is not None and before.alive:
+            return
+        node.stay_away()
+        if self[node.name] is node:  # else another fault has had it started
+            node.expect_exit(None)  # nobody is to follow its successor
+            if node.alive:
+                self.superseded[node.name] = node
+            self.start(node.spec, node.number + 1)
 
     def revive(self, node: str) -> None:
         """Let the old one go on. Until its successor is heard of it is the rightful one; then it has to see that, or it

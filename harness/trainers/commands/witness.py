@@ -83,7 +83,7 @@ class LogWitness:
                         for identity, _, size in present(*self._path(source, node, 0))}
         self._out: dict[tuple[str, int], Any] = {}
         self._warned: dict[str, set[str]] = {}  # node -> kinds of problems
-        self._stale: Counter[tuple[str, int]] = Counter()  # rounds of those whose successor had been started
+        self._stale: Counter[tuple[str, int, bool]] = Counter()  # of those whose successor had (not) reported any
 
     def on_event(self, event: Event, t: float) -> None:
         """The harness recorded something; what follows from it is recorded at `t`, which is later."""
@@ -214,8 +214,9 @@ class LogWitness:
 
     def _told_late(self, node: str, incarnation: int, number: int, t: float) -> Iterator[Event]:
         """Yield that a process tells of rounds beside its successor; they are no rounds of the run."""
-        self._stale[node, incarnation] += 1
-        if self._stale[node, incarnation] <= _MOST_STALE:
+        heard = any(other == node and newer > incarnation for other, newer in self._since)  # of its successor
+        self._stale[node, incarnation, heard] += 1
+        if self._stale[node, incarnation, heard] <= _MOST_STALE:
             yield StaleRound(round=number).stamped(t, node, incarnation)
 
     def _write(self, events: Iterable[Event]) -> None:
