@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext, Observation
 from diloco_chaos.faults.double_run import reported_beside
@@ -22,8 +22,7 @@ class Preempt(Asked):
     `restart_after` its end, or, as of a requeued job, `beside` it: so long after it was asked to end."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
-    drawn = Drawn(15, ways=({"restart_after": "1s"}, {"beside": "0s"}, {"notice": "500ms", "beside": "0s"}),
-                  family="ends", role="learner")
+    drawn = Drawn(15, {"beside": ("0s",)}, family="ends", role="learner")
 
     kind: Literal["preempt"] = "preempt"
     notice: Seconds | None = Field(None, gt=0)
@@ -38,13 +37,6 @@ class Preempt(Asked):
             raise ValueError("its successor starts once: beside it (`beside: 0s`), or after its end (`restart_after: "
                              "2s`)")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the document without what it does not say."""
-        document: dict[str, Any] = serialize(self)
-        return {key: value for key, value in document.items()
-                if (key, value) != ("signal", "TERM") and (key not in ("grace", "notice", "beside") or value is not None)}
 
     def requires(self) -> frozenset[Ability]:
         """Return more where two processes of a node are to live at once."""

@@ -209,7 +209,9 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
         yield (f"{fault.kind}: nodes of trainer {scenario.trainer.name} end by SIGTERM only: leave `signal` out, or "
                f"give the commands that start your own (`trainer: {{kind: commands}}`)")
     if fault.starts_beside():
-        listening = {coordinator, *(name for name, program in (commands or {}).items() if program.listens)}
+        listening = {name for name, program in (commands or {}).items() if program.listens}
+        if coordinator and all(FAULTS[kind].target_role == "any" for kind in _kinds(fault)):  # else that is refused
+            listening.add(coordinator)
         yield from (f"{fault.kind}: {name} listens on a port, which its old process keeps while it is there: its "
                     f"successor could not start" for name in fault.targets if name in listening)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():

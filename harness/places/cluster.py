@@ -83,7 +83,7 @@ class Cluster:
 
     def preempt(self, node: str, order: Preemption) -> None:
         """Give it notice, ask it to end, end it; its successor may start while it still lives."""
-        self.site.nodes[node].preempt(order)
+        self.site.nodes.preempt(node, order)
 
     def pause(self, node: str) -> None:
         """Stop the process where it is (SIGSTOP); one that stopped itself is taken over."""

@@ -92,6 +92,7 @@ class Incarnation(Generic[P]):
         if self._term_at is not None and now >= self._term_at:
             self._term_at = None
             self._ask(signal.SIGTERM, now)
+            return None  # a successor that is due at once comes before its end is seen
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at, self.forced_after = None, self._grace
             self.process.send(signal.SIGKILL)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState, Recorder, status_words
+from diloco_chaos.harness.places.base import (
+    STOP_TIMEOUT_S,
+    ClusterError,
+    NodeSpec,
+    NodeState,
+    Preemption,
+    Recorder,
+    status_words,
+)
 from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn, Warning
@@ -117,8 +125,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
                 self.start(node.spec, node.number + 1)
                 if node.name in self._no_space:  # it comes back to a full disk: another fault had ended it before
                     self.expect_no_space(node.name, self._no_space[node.name])
-            if node.successor_at is not None and now >= node.successor_at:
-                self._succeed(node)
+            self._succeed(node)
 
     def note_read(self, node: str, name: str) -> None:
         """Record that a file of a node's state was read that a fault had damaged."""
@@ -213,8 +220,16 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             self.superseded[node] = current
             self.start(current.spec, current.number + 1)
 
+    def preempt(self, node: str, order: Preemption) -> None:
+        """Bring its end about as a scheduler does that needs its place."""
+        self[node].preempt(order)
+        self._succeed(self[node])
+
     def _succeed(self, node: Incarnation[P]) -> None:
-        """Start the next incarnation, beside one that still lives; a third process waits for the end of the first."""
+        """Start the next incarnation where it is due, beside one that may still live; a third process waits for the end
+        of the first."""
+        if node.successor_at is None or self._clock() < node.successor_at:
+            return
         before = self.superseded.get(node.name)
         if self[node.name] is node and node.alive and before is not None and before.alive:
             return
