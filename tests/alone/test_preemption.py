@@ -9,8 +9,8 @@ checks:
   profile: resumable
   resumed: {{rounds: 2}}
 """
-NOTICE = "signal: USR1, notice: 150ms, restart_after: 300ms"
-BESIDE = "beside: 0s, grace: 1500ms"
+NOTICE = "signal: USR1, notice: {}, restart_after: 300ms"
+BESIDE = "beside: 0s, grace: 2s"
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def run(saving):
 
 
 def test_who_saves_within_its_notice_loses_nothing(run):
-    code, found, said = run(NOTICE)
+    code, found, said = run(NOTICE.format("10s"))
     assert (code, set(found.values())) == (0, {"passed"}), said
     assert "its notice" in said
 
 
 def test_a_notice_that_is_ignored_costs_the_work_since_the_last_checkpoint(run):
-    code, found, said = run(NOTICE, "deaf")
+    code, found, said = run(NOTICE.format("150ms"), "deaf")
     assert (code, found["resumed"]) == (1, "failed"), said
     assert "after SIGTERM" in said
 

@@ -47,7 +47,7 @@ def listen(bug):
 
 def main(folder, bug=""):
     """Train to the hundredth round, or until it is asked to end."""
-    asked = listen(bug)
+    asked, every = listen(bug), 40 if bug == "deaf" else 10
     state = {"round": 0, "loss": 4.0, "padding": "x" * 20_000}
     folder.mkdir(parents=True, exist_ok=True)
     if states := [*folder.glob("state-*.json")]:
@@ -59,7 +59,7 @@ def main(folder, bug=""):
         print(f"step={state['round']} loss={state['loss']:.6f}", flush=True)
         with contextlib.suppress(OSError), (folder / "history.txt").open("a") as history:
             history.write(f"{state['loss']}\n")  # which it does not need to go on
-        if state["round"] % 10 == 0 or asked:
+        if state["round"] % every == 0 or asked:
             saved(folder, state, bug)
         if asked:
             return
