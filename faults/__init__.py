@@ -22,6 +22,7 @@ from diloco_chaos.faults.machines import (
     Requeue,
     RestartControlPlane,
 )
+from diloco_chaos.faults.preemption import Preempt
 from diloco_chaos.faults.pressure import CpuPressure, IoPressure, MemoryPressure
 from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
@@ -91,6 +92,7 @@ __all__ = [
     "PauseProcess",
     "Poison",
     "PowerLoss",
+    "Preempt",
     "Replace",
     "Requeue",
     "Reset",

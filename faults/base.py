@@ -257,6 +257,10 @@ class Fault(BaseModel):
         from."""
         return self.brings_target or self.supersedes
 
+    def starts_beside(self) -> bool:
+        """Return whether a successor may be started while its target's process still lives."""
+        return self.supersedes
+
     def mutes_target(self) -> bool:
         """Return whether nothing is heard of its targets while it lasts, and nothing is started in their place."""
         return (self.halts_target or self.cuts_off) and not self.starts_process()

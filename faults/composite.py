@@ -157,8 +157,7 @@ class Storm(Composite):
             if chosen := sorted(_CHOSEN & settings.keys()):
                 raise ValueError(f"of, entry {number}: the storm itself chooses {', '.join(chosen)}")
             try:
-                TypeAdapter(FAULTS[kind]).validate_python(
-                    {"kind": kind, "targets": [self.targets[0]], "at": "0s", **settings})
+                _made({"kind": kind, "targets": [self.targets[0]], "at": "0s", **settings})
             except ValidationError as error:
                 raise ValueError(f"of, entry {number}: {kind}: {first(error)}") from error
         return self
@@ -166,6 +165,11 @@ class Storm(Composite):
     def kinds(self) -> frozenset[str]:
         """Whatever may happen."""
         return frozenset(_only(choice)[0] for choice in self.of)
+
+    def starts_beside(self) -> bool:
+        """Where one of its choices does."""
+        return any(_made({"kind": kind, "targets": [self.targets[0]], "at": "0s", **settings}).starts_beside()
+                   for kind, settings in map(_only, self.of))
 
     def parts(self, name: str, chance: random.Random) -> list[PlannedPart]:
         """Draw the times of every target's failures, then leave out what comes too close or is one too many."""
@@ -182,7 +186,7 @@ class Storm(Composite):
             if gone & set(hit) or len(gone) + len(hit) > most or at - last < self.spacing:
                 continue
             part = {"kind": kind, "targets": hit, "at": f"{round((self.at or 0) + at, 3)!r}s", **settings}
-            fault: Fault = TypeAdapter(FAULTS[kind]).validate_python(part)
+            fault = _made(part)
             outage = fault.expected_duration()
             down |= dict.fromkeys(hit, float("inf") if outage is None else
                                   at + outage + (TYPICAL_START_S if fault.stops_target else 0.0))
@@ -227,3 +231,13 @@ def _only(choice: Mapping[str, Any]) -> tuple[str, Any]:
     """The one kind that a choice names, and its settings."""
     kind = next(iter(choice), "")
     return kind, choice.get(kind) or {}
+
+
+def _made(part: PlannedPart) -> Fault:
+    """Return the fault that a part is.
+
+    Raises:
+        ValidationError: it can't be.
+    """
+    fault: Fault = TypeAdapter(FAULTS[part["kind"]]).validate_python(part)
+    return fault

@@ -25,6 +25,7 @@ _FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("kill: {target}, restart_after: {short}s", (*_LEARNERS, "syncer")),
     ("terminate: {target}, restart_after: {short}s", _LEARNERS),
     ("restart: {target}", (*_LEARNERS, "syncer")),
+    ("preempt: {target}, beside: 0s, grace: {short}s", _LEARNERS),
     ("crash_loop: {target}", _LEARNERS),
     ("hang: {target}, for: {length}s", (*_LEARNERS, "syncer")),
     ("io: {target}, path: '*', hang: true, for: {length}s", (*_LEARNERS, "syncer")),

@@ -16,7 +16,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Resumed
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Spawn, Step
+from diloco_chaos.harness.record.tape.events import Spawn, StaleRound, Step
 
 _LEAST_S = 10.0
 """What a start takes at most on any machine, if the first one took less."""
@@ -154,13 +154,14 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
     first: Step | None = None
     newest, took_s, stride = 0, history.first_start(worker) or 0.0, 0
     others = history.plan.cluster.names if history.plan.cluster.blocking else [worker]
-    told = [step for (node, _), each in history.steps.items() if node in others for step in each]
+    told = [(step.t, step.step) for (node, _), each in history.steps.items() if node in others for step in each]
+    told += [(event.t, event.round) for event in history.tape.of(StaleRound) if event.node in others]
     for index, spawn in enumerate(spawns):
         steps = list(history.steps.get((worker, spawn.incarnation), ()))
         if first is not None:
             last = index + 1 == len(spawns)
             until = history.end if last else spawns[index + 1].t
-            reached = max((step.step for step in told if steps and step.t < steps[0].t), default=newest)
+            reached = max((number for t, number in told if steps and t < steps[0].t), default=newest)
             yield _Start(spawn, newest, steps, until, last, first, took_s, reached, stride or math.inf)
         elif steps:
             first = steps[0]

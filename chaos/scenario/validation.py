@@ -208,9 +208,12 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
     if isinstance(fault, Asked) and fault.signal != "TERM" and commands == {}:
         yield (f"{fault.kind}: nodes of trainer {scenario.trainer.name} end by SIGTERM only: leave `signal` out, or "
                f"give the commands that start your own (`trainer: {{kind: commands}}`)")
-    programs = commands or {} if fault.supersedes else {}
-    yield from (f"{fault.kind}: {name} listens on a port, which its old process keeps while it stands still: its "
-                f"successor could not start" for name in fault.targets if name in programs and programs[name].listens)
+    if fault.starts_beside():
+        listening = {name for name, program in (commands or {}).items() if program.listens}
+        if coordinator and all(FAULTS[kind].target_role == "any" for kind in _kinds(fault)):  # else that is refused
+            listening.add(coordinator)
+        yield from (f"{fault.kind}: {name} listens on a port, which its old process keeps while it is there: its "
+                    f"successor could not start" for name in fault.targets if name in listening)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
         if FAULTS[kind].target_role == "learner" and coordinator in fault.targets:
             yield f"{fault.kind}: {kind} can hit learners only"

@@ -100,6 +100,22 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
+class Preemption:
+    """The end of a process whose place its scheduler needs."""
+
+    number: signal.Signals
+    """The first signal that it gets."""
+    grace: float
+    """Seconds from the signal that asks it to end until SIGKILL."""
+    notice: float | None = None
+    """Seconds from the first signal until SIGTERM asks it to end; None: the first one does."""
+    restart_after: float | None = None
+    """Seconds from its end until the next incarnation starts; None: `beside` says so, or none does."""
+    beside: float | None = None
+    """Seconds from when it is asked to end until the next incarnation starts, beside it where it still lives."""
+
+
+@dataclass(frozen=True)
 class NodeState:
     """The state of a node as it is known now."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, NodeSpec, NodeState
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, NodeSpec, NodeState, Preemption
 from diloco_chaos.harness.places.files import Change
 from diloco_chaos.harness.places.site import Site
 from diloco_chaos.harness.trainers.core.memory import Corruption
@@ -80,6 +80,10 @@ class Cluster:
         """Ask it to end by this signal, as `kill` else; SIGKILL follows for a node that does not end within `grace`
         seconds."""
         self.site.nodes[node].end(number, restart_after, grace)
+
+    def preempt(self, node: str, order: Preemption) -> None:
+        """Give it notice, ask it to end, end it; its successor may start while it still lives."""
+        self.site.nodes.preempt(node, order)
 
     def pause(self, node: str) -> None:
         """Stop the process where it is (SIGSTOP); one that stopped itself is taken over."""

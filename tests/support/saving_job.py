@@ -1,8 +1,10 @@
-"""A job that saves its state every ten rounds and goes on from the newest: `saving_job.py FOLDER [BUG]`."""
+"""A job that saves its state every ten rounds, and when it is asked to end, and goes on from the newest:
+`saving_job.py FOLDER [BUG]`."""
 
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -33,8 +35,19 @@ def saved(folder, state, bug):
             time.sleep(0.02)
 
 
+def listen(bug):
+    """Return the signals by which the job is asked to end, as they come; a bug may keep it from hearing them."""
+    asked = []
+    hears = {"deaf": {signal.SIGUSR1: signal.SIG_IGN}, "stays": {signal.SIGTERM: signal.SIG_IGN}}
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        if bug not in hears or number in hears[bug]:
+            signal.signal(number, hears.get(bug, {}).get(number, lambda number, _: asked.append(number)))
+    return asked
+
+
 def main(folder, bug=""):
-    """Train to the hundredth round."""
+    """Train to the hundredth round, or until it is asked to end."""
+    asked, every = listen(bug), 40 if bug == "deaf" else 10
     state = {"round": 0, "loss": 4.0, "padding": "x" * 20_000}
     folder.mkdir(parents=True, exist_ok=True)
     if states := [*folder.glob("state-*.json")]:
@@ -46,8 +59,10 @@ def main(folder, bug=""):
         print(f"step={state['round']} loss={state['loss']:.6f}", flush=True)
         with contextlib.suppress(OSError), (folder / "history.txt").open("a") as history:
             history.write(f"{state['loss']}\n")  # which it does not need to go on
-        if state["round"] % 10 == 0:
+        if state["round"] % every == 0 or asked:
             saved(folder, state, bug)
+        if asked:
+            return
 
 
 if __name__ == "__main__":

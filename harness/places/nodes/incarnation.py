@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from diloco_chaos.harness.base.processes import Identity, identity
-from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState, Preemption
 from diloco_chaos.harness.places.nodes.process import Process
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.record.undos import Lift
@@ -37,6 +37,10 @@ class Incarnation(Generic[P]):
         """Seconds after which SIGKILL had to follow; None: it was not needed."""
         self.paused = False
         self._clock, self._undos = clock, OpenUndos(undo_log)
+        self.successor_at: float | None = None
+        """When the next incarnation starts, whether this one has ended by then or not; None: that waits for its end."""
+        self._term_at: float | None = None
+        self._beside: float | None = None
         self._kill_at: float | None = None
         self._grace = STOP_TIMEOUT_S
         self._limits: tuple[int, int] | None = None
@@ -65,11 +69,17 @@ class Incarnation(Generic[P]):
         """Return when there is something to be done to it that nothing announces: seconds of its clock, infinite for
         never."""
         doomed = None if self.doomed is None else self.doomed[0]
-        return min((at for at in (self._kill_at, self.restart_at, doomed) if at is not None), default=float("inf"))
+        ahead = self._term_at, self._kill_at, self.restart_at, self.successor_at, doomed
+        return min((at for at in ahead if at is not None), default=float("inf"))
+
+    @property
+    def ending(self) -> bool:
+        """Return whether it got a signal by which it is to end, and a stronger one is to follow."""
+        return self._term_at is not None or self._kill_at is not None
 
     def residue(self) -> list[str]:
         """Return what of any fault is still on it, in words; one whose end has been brought about is on its way."""
-        if not self.alive or (self.expected_exit and self._kill_at is not None):
+        if not self.alive or (self.expected_exit and self.ending):
             return []
         return [f"{self.name} {words}" for words, present in (
             ("is throttled", self.process.throttled), ("is stopped", self.process.stands_still()),
@@ -79,6 +89,10 @@ class Incarnation(Generic[P]):
         """The exit status, the first time that it is seen; who was asked to end and did not in time is ended."""
         if not self.alive:
             return None
+        if self._term_at is not None and now >= self._term_at:
+            self._term_at = None
+            self._ask(signal.SIGTERM, now)
+            return None  # a successor that is due at once comes before its end is seen
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at, self.forced_after = None, self._grace
             self.process.send(signal.SIGKILL)
@@ -94,9 +108,35 @@ class Incarnation(Generic[P]):
         """Bring its end about; a signal by which it is asked to end is followed by SIGKILL after the grace period."""
         if self.alive:
             self.expect_exit(restart_after)
-            self.process.send(number)
-            if number != signal.SIGKILL:
-                self._kill_at, self._grace = self._clock() + grace, grace
+            self._term_at = self._beside = self.successor_at = None
+            if number == signal.SIGKILL:
+                self.process.send(number)
+                return
+            self._grace = grace
+            self._ask(number, self._clock())
+
+    def preempt(self, order: Preemption) -> None:
+        """Bring its end about as a scheduler does that needs its place."""
+        if not self.alive:
+            return
+        self.expect_exit(order.restart_after)
+        self._grace, self._beside, self._kill_at, self.successor_at = order.grace, order.beside, None, None
+        if order.notice is None:
+            self._ask(order.number, self._clock())
+        else:
+            self._term_at = self._clock() + order.notice
+            self.process.send(order.number)
+
+    def stay_away(self) -> None:
+        """Have no incarnation follow it that waits for its time."""
+        self.restart_at = self.successor_at = None
+
+    def _ask(self, number: signal.Signals, now: float) -> None:
+        """Ask it to end; SIGKILL follows, and its successor may start meanwhile."""
+        self.process.send(number)
+        self._kill_at = now + self._grace
+        if self._beside is not None:
+            self.successor_at = now + self._beside
 
     def expect_exit(self, restart_after: float | None) -> None:
         """It is about to end by a fault; the next incarnation starts after so many seconds, None: none does."""
@@ -159,11 +199,11 @@ class Incarnation(Generic[P]):
 
     def clear_expected_exit(self) -> None:
         """What might have ended it is over; where it did, or another fault is about to, its end is still to be seen."""
-        self.expected_exit = self._kill_at is not None or self._limits is not None or self.process.is_gone()
+        self.expected_exit = self.ending or self._limits is not None or self.process.is_gone()
 
     def stop(self) -> None:
         """The run is over: let it go and ask it to end. Wait for it with `process.reap`."""
-        self.restart_at = None
+        self.stay_away()
         if not self.process.reachable:
             return
         self.process.unthrottle()
@@ -185,3 +225,6 @@ class Incarnation(Generic[P]):
         self._undos.complete_all()
         if self.expected_exit and self.restart_after is not None:
             self.restart_at = now + self.restart_after
+        elif self._term_at is not None and self._beside is not None:  # it ended within its notice
+            self.successor_at = now + self._beside
+        self._term_at = self._kill_at = None

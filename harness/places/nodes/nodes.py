@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, ClusterError, NodeSpec, NodeState, Recorder, status_words
+from diloco_chaos.harness.places.base import (
+    STOP_TIMEOUT_S,
+    ClusterError,
+    NodeSpec,
+    NodeState,
+    Preemption,
+    Recorder,
+    status_words,
+)
 from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn, Warning
@@ -118,6 +126,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
                 node.restart_at = None
                 self.start(node.spec, node.number + 1)
                 self._expect_again(node.name)  # it may come back to a full disk: another fault had ended it before
+            self._succeed(node)
 
     def note_read(self, node: str, name: str) -> None:
         """Record that a file of a node's state was read that a fault had damaged."""
@@ -200,7 +209,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
     def retire(self, node: str) -> None:
         """End it, and all that is to follow it."""
         self._lemons.pop(node, None)
-        self[node].restart_at = None
+        self[node].stay_away()
         self[node].end(signal.SIGKILL, None)
 
     def supersede(self, node: str) -> None:
@@ -211,6 +220,26 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             current.expect_exit(None)  # nobody is to follow its successor
             self.superseded[node] = current
             self.start(current.spec, current.number + 1)
+
+    def preempt(self, node: str, order: Preemption) -> None:
+        """Bring its end about as a scheduler does that needs its place."""
+        self[node].preempt(order)
+        self._succeed(self[node])
+
+    def _succeed(self, node: Incarnation[P]) -> None:
+        """Start the next incarnation where it is due, beside one that may still live; a third process waits for the end
+        of the first."""
+        if node.successor_at is None or self._clock() < node.successor_at:
+            return
+        before = self.superseded.get(node.name)
+        if self[node.name] is node and node.alive and before is not None and before.alive:
+            return
+        node.stay_away()
+        if self[node.name] is node:  # else another fault has had it started
+            node.expect_exit(None)  # nobody is to follow its successor
+            if node.alive:
+                self.superseded[node.name] = node
+            self.start(node.spec, node.number + 1)
 
     def revive(self, node: str) -> None:
         """Let the old one go on. Until its successor is heard of it is the rightful one; then it has to see that, or it

@@ -123,7 +123,8 @@ class FailpointPassed(Event):
 
 
 class StaleRound(Event):
-    """A process of a command told of a round, though its successor had been started: the first twenty."""
+    """A process of a command told of a round, though its successor had been started; once that has told of one, too,
+    the first twenty."""
 
     round: int
 

@@ -83,7 +83,8 @@ class LogWitness:
                         for identity, _, size in present(*self._path(source, node, 0))}
         self._out: dict[tuple[str, int], Any] = {}
         self._warned: dict[str, set[str]] = {}  # node -> kinds of problems
-        self._stale: Counter[tuple[str, int]] = Counter()  # rounds of those whose successor had been started
+        self._heard: set[tuple[str, int]] = set()  # processes that have reported a round
+        self._stale: Counter[tuple[str, int]] = Counter()  # rounds of those whose successor had reported one
 
     def on_event(self, event: Event, t: float) -> None:
         """The harness recorded something; what follows from it is recorded at `t`, which is later."""
@@ -193,6 +194,7 @@ class LogWitness:
             if any(other[0] == node and other[1] > incarnation for other in self._followed):
                 yield from self._told_late(node, incarnation, told.round, t)
             else:
+                self._heard.add((node, incarnation))
                 self._reports.setdefault((node, incarnation), deque()).append((told, t))
 
     def _counted(self) -> Iterator[Event]:
@@ -214,7 +216,8 @@ class LogWitness:
 
     def _told_late(self, node: str, incarnation: int, number: int, t: float) -> Iterator[Event]:
         """Yield that a process tells of rounds beside its successor; they are no rounds of the run."""
-        self._stale[node, incarnation] += 1
+        self._stale[node, incarnation] += any(
+            other == node and newer > incarnation for other, newer in self._heard)
         if self._stale[node, incarnation] <= _MOST_STALE:
             yield StaleRound(round=number).stamped(t, node, incarnation)
 

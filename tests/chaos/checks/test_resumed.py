@@ -21,10 +21,12 @@ START_S = 2.0
 SILENCE = [0] * 30
 
 
-def found(*processes, end=None, bound="{}", rounds=200, fault=None):
+def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=()):
     """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
-    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed."""
+    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed. `beside`: rounds
+    that the first told right before the second told any."""
     events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
+    events += [an_event(processes[1][0] + START_S - 0.1, "w", 0, "stale_round", {"round": number}) for number in beside]
     for incarnation, (start, numbers) in enumerate(processes):
         events.append(an_event(start, "harness", 0, "spawn", {"target": "w", "incarnation": incarnation, "pid": 1}))
         events += [an_event(start + START_S + index / 10, "w", incarnation, "step", {"step": number, "tokens": 0})
@@ -74,6 +76,11 @@ def test_a_job_that_goes_on_beyond_what_was_made_skips_rounds():
     assert text(finding.evidence[0]) == ("w.1 started at 10.00 s, began with round 41 at 12.00 s, when round 35 had "
                                          "been told: 5 were skipped")
     assert not found((0, range(1, 36)), (10, range(21, 60)), (20, range(81, 99))).holds
+
+
+def test_rounds_that_the_old_process_made_beside_its_successor_are_not_skipped():
+    assert found((0, range(1, 36)), (10, range(41, 60)), beside=range(36, 41)).holds
+    assert not found((0, range(1, 36)), (10, range(41, 60)), beside=range(36, 38)).holds
 
 
 @pytest.mark.parametrize(("before", "after"), [(range(1, 36), range(37, 60)), (range(10, 80, 10), range(90, 200, 10)),

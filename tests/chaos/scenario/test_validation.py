@@ -352,7 +352,7 @@ def test_a_restart_is_over_at_once():
 
 _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "lemon": "", "poison": "", "lie": "",
              "corrupt_memory": "", "kill": "", "terminate": "",
-             "restart": "", "corrupt": "", "truncate": "", "delete": "",
+             "preempt": "", "restart": "", "corrupt": "", "truncate": "", "delete": "",
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
              "power_loss": "", "clock_jump": "", "delete_pod": "", "evict": "", "drain_node": "", "node_power_loss": "",
              "requeue": "", "restart_control_plane": "", "io": ", for: 3s, path: x, error: EIO",
@@ -759,4 +759,16 @@ def test_a_worker_with_a_port_can_t_run_twice():
                 "          progress: [{node: w, log: '(?P<round>[0-9]+)'}]}\n")
     assert "zombie: w listens on a port, which its old process keeps" in refused("{zombie: w, at: 1s, for: 1s}",
                                                                                  more=commands)
+    assert "preempt: w listens on a port" in refused("{preempt: w, at: 1s, beside: 0s}", more=commands)
+    parse(scenario("{preempt: w, at: 1s, restart_after: 0s}", more=commands))
     parse(scenario("{zombie: w, at: 1s, for: 1s}", more=commands.replace(", listens: true", "")))
+
+
+@pytest.mark.parametrize("fault", ["{preempt: syncer, at: 1s, beside: 0s}",
+                                   "{storm: syncer, at: 1s, for: 9s, of: [{preempt: {beside: 0s}}]}"])
+def test_the_syncer_can_t_run_twice(fault):
+    assert "syncer listens on a port, which its old process keeps" in refused(fault)
+
+
+def test_a_preempted_node_gets_one_successor():
+    assert "its successor starts once" in refused("{preempt: learner-1, at: 1s, beside: 0s, restart_after: 1s}")

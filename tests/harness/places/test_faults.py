@@ -7,12 +7,13 @@ import sys
 import pytest
 
 from diloco_chaos.harness.base.processes import state
-from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Preemption
 from diloco_chaos.harness.trainers.core.programs import Program
 
 PATIENT = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 open(sys.argv[1], "w").write("1")
 time.sleep(60)
 """
@@ -24,6 +25,21 @@ while True:
     time.sleep(0.01)
 """
 REAL = os.environ.get("DILOCO_CHAOS_TOXIPROXY", "")
+HEEDFUL = """
+import signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))
+open(sys.argv[1], "w").write("1")
+time.sleep(60)
+"""
+STUBBORN = """
+import signal, sys, time
+seen = []
+for number in (signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda number, _: (seen.append(number), open(sys.argv[1] + ".seen", "w").write(f"{seen}")))
+open(sys.argv[1], "w").write("1")
+while True:
+    time.sleep(0.01)
+"""
 WRITER = """
 import sys, time
 data = "x" * 100_000
@@ -53,6 +69,64 @@ def test_a_node_that_does_not_listen_is_killed(ground):
     cluster.terminate("worker", None, signal.SIGTERM, 0.2)
     ground.until(ground.exits)
     assert ground.exits() == [(0, -signal.SIGKILL, True)]
+
+
+def test_a_node_that_heeds_its_notice_ends_within_it(ground):
+    cluster = ground.start(HEEDFUL)
+    ground.until(ground.count)
+    cluster.preempt("worker", Preemption(signal.SIGUSR1, grace=60, notice=60, restart_after=0.05))
+    ground.until(lambda: cluster.states()["worker"].incarnation == 1)
+    assert ground.exits() == [(0, 7, True)]
+
+
+def test_a_node_that_does_not_heed_its_notice_is_asked_to_end_and_then_killed(ground):
+    cluster = ground.start(STUBBORN)
+    ground.until(ground.count)
+    cluster.preempt("worker", Preemption(signal.SIGUSR1, grace=0.2, notice=0.2, restart_after=0.05))
+    ground.until(lambda: cluster.states()["worker"].incarnation == 1)
+    assert (ground.path / "count.seen").read_text() == f"[{signal.SIGUSR1:d}, {signal.SIGTERM:d}]"
+    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+    assert [fields["forced_after"] for event, fields in ground.events if event == "exit"] == [0.2]
+
+
+def test_a_successor_lives_beside_a_preempted_process_and_nothing_follows_when_that_ends(ground):
+    cluster = ground.start(PATIENT)
+    ground.until(ground.count)
+    old = cluster.states()["worker"].pid
+    cluster.preempt("worker", Preemption(signal.SIGTERM, grace=0.5, beside=0.0))
+    assert cluster.states()["worker"].incarnation == 1
+    assert state(old)
+    assert ground.owed() == cluster.residue() == []
+    ground.until(ground.exits)
+    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+    cluster.poll()
+    assert cluster.states()["worker"].incarnation == 1
+    assert ground.site.nodes["worker"].next_at == float("inf")
+
+
+def test_a_third_process_waits_until_the_first_has_ended(ground):
+    cluster = ground.start(PATIENT)
+    ground.until(ground.count)
+    cluster.supersede("worker")
+    (ground.path / "count").unlink()
+    ground.until(ground.count)
+    cluster.preempt("worker", Preemption(signal.SIGTERM, grace=60, beside=0.0))
+    cluster.poll()
+    assert cluster.states()["worker"].incarnation == 1
+    cluster.site.nodes.superseded["worker"].process.send(signal.SIGKILL)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 2)
+    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+
+
+def test_a_kill_decides_over_a_preemption_before_it(ground):
+    cluster = ground.start(PATIENT)
+    ground.until(ground.count)
+    cluster.preempt("worker", Preemption(signal.SIGUSR2, grace=60, notice=60, beside=0.0))
+    cluster.kill("worker", None)
+    cluster.wait_gone("worker")
+    cluster.poll()
+    assert cluster.states()["worker"].state == "dead"
+    assert ground.site.nodes["worker"].next_at == float("inf")
 
 
 def test_a_lemon_is_killed_again_until_it_has_failed_so_often(ground):
@@ -129,6 +203,7 @@ def test_what_is_done_to_a_node_that_is_gone_is_done_to_nobody(ground):
     cluster.wait_gone("worker")
     for act in (cluster.pause, cluster.resume, cluster.supersede, cluster.revive, cluster.unlimit_writes):
         act("worker")
+    cluster.preempt("worker", Preemption(signal.SIGTERM, grace=1.0, beside=0.0))
     cluster.throttle("worker", 0.5)
     cluster.limit_writes("worker", 100, 1.0)
     cluster.terminate("worker", 1.0)

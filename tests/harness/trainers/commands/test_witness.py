@@ -317,10 +317,19 @@ def test_the_run_reads_what_was_written_and_the_linter_the_same(tmp_path_factory
 def test_what_a_process_told_before_its_successor_was_started_counts_and_what_it_tells_then_is_none_of_the_runs(folder):
     folder.log("0 round=1\n0 round=2\n")
     folder.harness(2.0, "spawn", {"target": "replica-1", "incarnation": 1})
-    folder.log("".join(f"0 round={number}\n" for number in range(3, 40)))
     folder.log("0 round=3\n", incarnation=1)
     folder.witness.look(3.0)
+    folder.log("".join(f"0 round={number}\n" for number in range(3, 40)))
+    folder.witness.look(4.0)
     assert [(inc, number) for _, inc, number, _ in folder.steps()] == [(0, 1), (0, 2), (1, 3)]
     stale = Tape.read(folder.path / "tape").of(StaleRound)
     twenty = [(0, number) for number in range(3, 23)]
     assert [(event.inc, event.round) for event in stale] == twenty
+
+
+def test_what_a_process_tells_before_its_successor_tells_of_a_round_is_kept_whole(folder):
+    folder.log("0 round=1\n")
+    folder.harness(2.0, "spawn", {"target": "replica-1", "incarnation": 1})
+    folder.log("".join(f"0 round={number}\n" for number in range(2, 60)))
+    folder.witness.look(3.0)
+    assert [event.round for event in Tape.read(folder.path / "tape").of(StaleRound)] == [*range(2, 60)]
