@@ -127,6 +127,8 @@ class Fault(BaseModel):
     """Whether it goes on until it is undone."""
     endless: ClassVar[bool] = False
     """Whether it is never undone, and still goes on: an aborted run has it undone."""
+    timed: ClassVar[bool] = False
+    """Whether it may have a duration although nothing undoes it: it is over by itself."""
     stops_target: ClassVar[bool] = False
     """Whether its target's process is not there while it lasts, or until it is started again."""
     frees: ClassVar[bool] = False
@@ -192,7 +194,7 @@ class Fault(BaseModel):
                              "`when: {loss_below: 2.5}` or `after: f1`")
         if self.reversible and not self.duration:
             raise ValueError("say for how long: `for: 10s`")
-        if not self.reversible and self.duration is not None:
+        if not (self.reversible or self.timed) and self.duration is not None:
             raise ValueError(f"{self.kind} takes no `for`")
         if len(set(self.targets)) != len(self.targets):
             raise ValueError("a target is named twice")
@@ -247,6 +249,10 @@ class Fault(BaseModel):
             return self.targets
         felt = [[end for end in ends(target) if end in learners] for target in self.targets]
         return list(dict.fromkeys(name for names in felt for name in names)) if all(felt) else learners
+
+    def is_final(self) -> bool:
+        """Return whether its targets' processes end and none is started again."""
+        return self.stops_target and self.expected_duration() is None
 
     def joining(self) -> Sequence[str]:
         """Return the nodes that are not there before it comes, and that it starts."""

@@ -23,10 +23,11 @@ _EARLY_S, _SEEN_S = 0.001, 1.0
 
 class Lemon(Ending):
     """The node is broken, and not its process: this one is killed, and every later one a while after its start, whoever
-    started it. Nothing more is expected of the node."""
+    started it; to the end of the run, `times` times, or `for` so long. Nothing more is expected of the node."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
     endless: ClassVar[bool] = True
+    timed: ClassVar[bool] = True
 
     kind: Literal["lemon"] = "lemon"
     after_start: Seconds = 0.8
@@ -39,7 +40,7 @@ class Lemon(Ending):
         for target in self.targets:
             ours = hit.spec(target).program is None
             again = OURS_S if ours and self.restart_after is None else self.restart_after
-            hit.cluster.spoil(target, self.after_start, again, self.times)
+            hit.cluster.spoil(target, self.after_start, again, self.times, self.duration)
         return {}
 
     def undo(self, hit: FaultContext) -> None:
@@ -71,12 +72,14 @@ class Lemon(Ending):
         later = [event for event in run.tape.of(Spawn, node="harness") if event.target == target and event.t > on.began]
         first = len(ended - {event.incarnation for event in later})
         meant = later if self.times is None else later[:self.times - first]
+        over = min(run.until(on), math.inf if self.duration is None else on.began + self.duration)
         return [event.incarnation for event in meant if event.incarnation not in ended | gone
-                and event.t + self.after_start + _SEEN_S < run.until(on)]
+                and event.t + self.after_start + _SEEN_S < over]
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""
-        times = "for good" if self.times is None else _times(self.times)
+        lasts = "for good" if self.duration is None else self.describe_duration()
+        times = lasts if self.times is None else _times(self.times)
         verb = "fails" if len(self.targets) == 1 else "fail"
         return f"{names(self.targets)} {verb} {times}, {show_seconds(self.after_start)} after each start"
 
@@ -87,6 +90,10 @@ class Lemon(Ending):
     def expected_duration(self) -> float | None:
         """Return None: it has no end that the plan knows."""
         return None
+
+    def is_final(self) -> bool:
+        """Unless it is over at some time: then a process that is started lives."""
+        return self.times is None and self.duration is None
 
     def starts_process(self) -> bool:
         """None that has to be merged from."""

@@ -12,12 +12,12 @@ from diloco_chaos.chaos.scenario.problems import ScenarioError
 _SCENARIO = """diloco_chaos: 1
 name: soak
 deadline: 100s
-cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 3000, step_time: 60ms,
+cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: {learners}, budget: 3000, step_time: 60ms,
           snapshots: 4, heartbeat_timeout: 2s{warm_start}}}
 faults:
 {faults}
 """
-_LEARNERS = ("learner-1", "learner-2", "learner-3")
+_LEARNERS, _SPARE = ("learner-1", "learner-2", "learner-3"), "learner-4"
 _FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("pause: {target}, for: {length}s", (*_LEARNERS, "syncer")),
     ("zombie: {target}, for: {length}s", _LEARNERS),
@@ -27,9 +27,13 @@ _FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("restart: {target}", (*_LEARNERS, "syncer")),
     ("preempt: {target}, beside: 0s, grace: {short}s", _LEARNERS),
     ("crash_loop: {target}", _LEARNERS),
+    ("lemon: {target}, after_start: {short}s, for: {length}s", (*_LEARNERS, "syncer")),
+    ("lemon: {target}", _LEARNERS),
+    (f"replace: {{target}}, with: {_SPARE}", _LEARNERS),
     ("hang: {target}, for: {length}s", (*_LEARNERS, "syncer")),
     ("io: {target}, path: '*', hang: true, for: {length}s", (*_LEARNERS, "syncer")),
     ("io: {target}, path: '*', error: ENOSPC, for: {length}s", (*_LEARNERS, "syncer")),
+    ("cuda: {target}, error: ecc, for: {length}s", (*_LEARNERS, "syncer")),
     ("kill: {target}, lose_unsynced: true, restart_after: {short}s", ("syncer",)),
     ("cpu_pressure: {target}, workers: 2, for: {length}s", (*_LEARNERS, "syncer")),
     ("memory_pressure: {target}, size: 500MB, for: {length}s", _LEARNERS),
@@ -59,8 +63,8 @@ def drawn(chance: random.Random, reference: bool) -> str:
         faults = [(template.format(target=chance.choice(targets), length=round(chance.uniform(0.5, 20.0), 2),
                                   short=round(chance.uniform(0.1, 1.0), 2)), round(chance.uniform(0.0, 2.0), 2))
                  for template, targets in chance.sample(_FAULTS, _COUNT)]
-        text = _SCENARIO.format(warm_start=warm_start,
-                               faults="\n".join(f"  - {{{fault}, at: {at}s}}" for fault, at in faults))
+        lines = "\n".join(f"  - {{{fault}, at: {at}s}}" for fault, at in faults)
+        text = _SCENARIO.format(warm_start=warm_start, faults=lines, learners=len(_LEARNERS) + (_SPARE in lines))
         try:
             freeze(parse(text), 0)
         except ScenarioError:

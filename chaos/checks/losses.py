@@ -97,6 +97,8 @@ def _standing(worker: str, mine: Sequence[ToldRound], fault: float) -> list[Line
     moved = len(before) == _STANDS and all(one != other for one, other in pairwise(before))
     if not moved or len(after) < _STANDS or any(each.losses != after[0].losses for each in after):
         return []
+    if _without_number(after[0]):
+        return []  # that is told of its process
     return [line(f"{worker} told the loss {_shown(after[0].losses)} from round {after[0].round} at ", after[0].t,
                  f" on, in all {len(after)} rounds to its end, where it had been another one in each round before")]
 

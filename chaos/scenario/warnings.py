@@ -32,8 +32,7 @@ def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
     warnings += [f"{name}: peers: caught: {program.run.split()[0]} is linked statically: what it connects to itself "
                  f"can't be caught; processes that it starts can" for name, program in trainer.programs().items()
                  if program.meets and (path := program_file(program)) and is_static(path)]
-    dead = {target for fault in faults if fault.stops_target and fault.expected_duration() is None
-            for target in fault.targets}
+    dead = {target for fault in faults if fault.is_final() for target in fault.targets}
     needed = cluster.learners_needed
     if len(set(cluster.names) - dead) < needed:
         warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")

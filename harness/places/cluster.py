@@ -62,10 +62,12 @@ class Cluster:
         its status."""
         self.site.nodes[node].end(signal.SIGKILL, restart_after)
 
-    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None = None) -> None:
+    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None = None,
+              lasts: float | None = None) -> None:
         """Kill the process of a node now, and each later one so many seconds after its start, whoever started it.
-        `restart_after`: None leaves that to the node's own scheduler. `times`: so many processes, None: all."""
-        self.site.nodes.spoil(node, after_start, restart_after, times)
+        `restart_after`: None leaves that to the node's own scheduler. `times`: so many processes, None: all. `lasts`:
+        for so many seconds, None: to the end of the run."""
+        self.site.nodes.spoil(node, after_start, restart_after, times, lasts)
 
     def mend(self, node: str) -> None:
         """Let the process of a node live that was spoiled, and those that follow."""

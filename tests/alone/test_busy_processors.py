@@ -18,7 +18,7 @@ trainer:
   rounds: 50
 deadline: 60s
 faults:
-  - {{cpu_pressure: a, workers: {workers}, at: 2s, for: 4s}}
+  - {{cpu_pressure: a, workers: {workers}, when: {{node: b, event: step, count: 12}}, for: 4s}}
 checks:
   no_global_stall: {{max_gap: 5s}}
   none_left_out: {{within: 3s}}

@@ -64,8 +64,11 @@ def spawn(t, incarnation):
     ("", [gone(-9), spawn(END - 1.0, 1)], (True, "learner-1 failed once (SIGKILL)")),
     ("", [gone(-9), spawn(6.0, 1)], (False, "learner-1.1 was started, and lived on")),
     (", times: 1", [gone(-9), spawn(6.0, 1)], (True, "learner-1 failed once (SIGKILL)")),
+    (", for: 2s", [gone(-9), spawn(6.0, 1)], (True, "learner-1 failed once (SIGKILL)")),
+    (", for: 9s", [gone(-9), spawn(6.0, 1)], (False, "learner-1.1 was started, and lived on")),
     ("", [gone(0)], (False, "learner-1 was not there to be killed"))],
-    ids=["again", "left alone", "at the end", "spared", "often enough", "by itself"])
+    ids=["again", "left alone", "at the end", "spared", "often enough", "long enough", "spared in its time",
+         "by itself"])
 def test_a_lemon_fails_with_each_process_that_it_gets(settings, events, result):
     assert observed(f"{{lemon: learner-1, at: 4s{settings}}}", *events) == result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -43,9 +44,13 @@ class Lemon:
     restart_after: float | None
     left: int | None
     """So many more are; None: all."""
+    until: float
+    """None is later than that."""
 
-    def takes_one(self) -> bool:
-        """Return whether one more is, and count it."""
+    def takes_one(self, at: float) -> bool:
+        """Return whether one more is at that time, and count it."""
+        if at > self.until:
+            return False
         if self.left is not None:
             self.left -= 1
         return self.left is None or self.left >= 0
@@ -108,8 +113,9 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
             return self._newest[spec.name]
         self._newest[spec.name] = started = Incarnation(spec, number, process, self._undo_log, self._clock)
         self._record(Spawn(target=spec.name, incarnation=number, **process.whereabouts()))
-        if (lemon := self._lemons.get(spec.name)) is not None and lemon.takes_one():
-            started.doomed = self._clock() + lemon.after_start, lemon.restart_after
+        lemon = self._lemons.get(spec.name)
+        if lemon is not None and lemon.takes_one(due := self._clock() + lemon.after_start):
+            started.doomed = due, lemon.restart_after
         return started
 
     def poll(self) -> None:
@@ -195,10 +201,14 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         """Return every node's state, by the node's name."""
         return {name: node.known() for name, node in self._newest.items()}
 
-    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None) -> None:
-        """Kill its process now, and each that follows so long after its start, whoever started it."""
-        lemon = self._lemons[node] = Lemon(after_start, restart_after, times)
-        if self[node].alive and lemon.takes_one():
+    def spoil(self, node: str, after_start: float, restart_after: float | None, times: int | None,
+              lasts: float | None) -> None:
+        """Kill its process now, and each that follows so long after its start, whoever started it; `lasts`: for so many
+        seconds, None: to the end."""
+        now = self._clock()
+        until = math.inf if lasts is None else now + lasts
+        lemon = self._lemons[node] = Lemon(after_start, restart_after, times, until)
+        if self[node].alive and lemon.takes_one(now):
             self[node].end(signal.SIGKILL, restart_after)
 
     def mend(self, node: str) -> None:

@@ -92,6 +92,11 @@ def test_a_loss_that_stands_from_the_first_fault_on_is_not_computed_any_more():
     assert numbers(*process(0, 1, [*early[:-1], early[-2]]), *process(1, 15, [0.05, *later]), fault=2.0).holds
 
 
+def test_a_loss_that_is_no_number_to_the_end_is_told_once():
+    rounds = process(0, 1, [*(1.0 / number for number in range(1, 21)), *["nan"] * 13])
+    assert [words.split(" from ")[0] for words in lines(numbers(*rounds, fault=2.0))] == ["w-1.0 told the loss nan"]
+
+
 def test_how_many_in_a_row_may_recover_can_be_said():
     rounds = process(0, 1, [1.0, "nan", "nan", 0.9])
     assert numbers(*rounds, checks="{losses_are_numbers: {in_a_row: 2}}").holds

@@ -150,6 +150,15 @@ def test_a_lemon_that_is_a_command_is_started_again_by_its_own_scheduler(ground)
     assert ended == [(True, True, True)] * 2
 
 
+def test_a_lemon_is_killed_for_so_long_and_lives_after_that(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.spoil("worker", 0.1, 0.05, lasts=1.0)
+    ground.until(lambda: cluster.states()["worker"].incarnation and cluster.states()["worker"].state == "running"
+                 and ground.site.nodes["worker"].next_at == float("inf"))
+    assert {status for _, status, _ in ground.exits()} == {-signal.SIGKILL}
+
+
 def test_a_lemon_that_is_mended_lives(ground):
     cluster = ground.start()
     ground.until(ground.count)
