@@ -32,7 +32,7 @@ from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
-from diloco_chaos.harness.places.local.preloads import LOADS_S, NO_PAGE, Preloads
+from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
 from diloco_chaos.harness.places.site import Site
@@ -149,7 +149,8 @@ class ComposeSite(Site):
         self.outside.wait_for(LOADS_S, lambda: all(self._preloads.loaded(spec.name) for spec in nodes))
         for spec in nodes:
             if not self._preloads.loaded(spec.name) and self.nodes[spec.name].process.ended() is None:
-                raise ClusterError(NO_PAGE.format(node=spec.name, what="container"))
+                raise ClusterError(NO_PAGE.format(node=spec.name, fault="io", what="container",
+                                                  cannot=CANNOT["io"]))
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

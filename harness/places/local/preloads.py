@@ -29,8 +29,11 @@ _SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 LOADS_S = 10.0
 """What is preloaded into something else than a process of this machine is loaded within this time, or never."""
-NO_PAGE = ("{node}: io: nothing was preloaded into its {what}, so that no call there can fail: its program is linked "
-           "statically, or its command changes its environment. Take another image or command, or leave `io` out")
+NO_PAGE = ("{node}: {fault}: nothing was preloaded into its {what}, so that {cannot}: its program is linked "
+           "statically, or its command changes its environment. Take another image or command, or leave `{fault}` "
+           "out")
+CANNOT = {"io": "no call there can fail", "hang": "its main thread can't be made to stand"}
+"""By what scenarios call it."""
 BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
 

@@ -73,7 +73,8 @@ def made(monkeypatch):
     (Kubernetes, "node_power_loss", "only you can do that to your machines: say how in `commands` of --place FILE"),
     (Kubernetes, "lose_unsynced", "what a pod has not synced is known by names that only the pod knows: leave --on "
                                   "out, which is --on local"),
-    (Slurm, "hang", "no library is preloaded into processes there: run it with --on compose, kubernetes or local"),
+    (Slurm, "hang", "no library is preloaded into processes there: run it with --on compose, kubernetes, local or "
+                    "simulated"),
     (Compose, "cuda", "containers have no GPU here: leave --on out, which is --on local"),
     (Slurm, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on local"),
     (Simulated, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on "

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.kubernetes.within.page import PodPage
 from diloco_chaos.harness.places.local.hangs import Called, Hangs
-from diloco_chaos.harness.places.local.preloads import LOADS_S, NO_PAGE, Preloads
+from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.connection import GoneError
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Host
@@ -59,10 +59,19 @@ class PodPreloads(Preloads):
         """
         until = time.monotonic() + LOADS_S
         for spec in (each for each in nodes if each.preloaded):
-            while not self.loaded(spec.name) and self._nodes[spec.name].process.ended() is None:
+            while fault := self._not_loaded(spec.name):
                 if time.monotonic() > until:
-                    raise ClusterError(NO_PAGE.format(node=spec.name, what="pod"))
+                    raise ClusterError(NO_PAGE.format(node=spec.name, fault=fault, what="pod", cannot=CANNOT[fault]))
                 time.sleep(LOOK_S)
+
+    def _not_loaded(self, node: str) -> str:
+        """Return the fault by which a node that is there can't be hit; empty: none."""
+        process = self._nodes[node].process
+        if process.ended() is not None:
+            return ""
+        if not self.loaded(node):
+            return "io"
+        return "hang" if "hang" in self._specs[node].preloaded and not _catches(process) else ""
 
     def _made(self, node: str, spared: Sequence[str]) -> Page:
         return PodPage(self.file(node), self._token, spared, self.found(self.file(node)))
@@ -98,14 +107,17 @@ class PodHangs(Hangs):
 
     def _catches(self, called: Called) -> bool:
         assert isinstance(called, _First), "it has made them"
-        if called.process.host.lost:
-            return False
-        with suppress(GoneError):
-            return bool(_asked(called.process)["catches"])
-        return False
+        return _catches(called.process)
 
     def _owe(self, fault: str, page: Path) -> None:
         """Its pod ends all of it."""
+
+
+def _catches(process: RemoteProcess) -> bool:
+    """Return whether a process is there and catches `STAND`."""
+    with suppress(GoneError):
+        return not process.host.lost and bool(_asked(process)["catches"])
+    return False
 
 
 def _asked(process: RemoteProcess) -> dict[str, Any]:

@@ -304,7 +304,7 @@ def test_words_of_a_file_are_replaced_in_place_for_who_has_mapped_it(place, ther
         there.ask("patch", b"word", path="no-page", at=[0])
 
 
-def test_a_signal_that_a_process_does_not_catch_is_not_sent(there):
+def test_a_signal_that_a_process_does_not_catch_is_not_sent(place, there):
     catches = python("import signal, time\nsignal.signal(61, lambda *_: print('caught', flush=True))\n"
                      "print('on', flush=True)\ntime.sleep(0.2)\ntime.sleep(600)")
     there.ask("spawn", name="worker.0", argv=catches)
@@ -314,7 +314,8 @@ def test_a_signal_that_a_process_does_not_catch_is_not_sent(there):
     there.ask("stat", name="worker.1")  # it lives
     answer = there.ask("catches", name="worker.0", number=61, send=True)
     assert (answer["catches"], answer["pid"]) == (True, there.ask("spawn", name="worker.0", argv=[])["pid"])
-    until(lambda: "caught" in (there._run / "logs/worker.0.log").read_text())
+    log = place.here / "logs/worker.0.log"
+    until(lambda: log.exists() and "caught" in log.read_text())
 
 
 def test_it_says_what_kind_of_machine_it_is_on(there):

@@ -161,11 +161,13 @@ def test_a_machine_of_another_kind_is_refused_and_nothing_is_left(begin, make_gr
     assert ground.owed() == []
 
 
-def test_one_that_loads_nothing_is_told_as_the_run_begins(begin, monkeypatch):
+@pytest.mark.parametrize(("ability", "words"), [("fail_calls", "io: .* no call there can fail"),
+                                                ("hang", "hang: .* its main thread can't be made to stand")])
+def test_one_that_loads_nothing_is_told_as_the_run_begins(begin, monkeypatch, ability, words):
     monkeypatch.setattr(module, "LOADS_S", 0.0)
     monkeypatch.setattr(module.PodPreloads, "environment", lambda *_: {})
-    with pytest.raises(ClusterError, match=r"^worker: io: nothing was preloaded into its pod.* linked statically"):
-        begin()
+    with pytest.raises(ClusterError, match=rf"^worker: {words}: its program is linked statically"):
+        begin(frozenset({ability}))
 
 
 def test_without_a_compiler_nothing_is_made(make_ground, monkeypatch):
