@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import signal
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext, Observation
 from diloco_chaos.faults.double_run import reported_beside
-from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection, status_words
 from diloco_chaos.faults.process import TYPICAL_START_S, Asked
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability, Preemption
 from diloco_chaos.harness.record.tape.events import Exit, Spawn
+
+_EARLY_S = 0.1
+"""An end may be recorded so much too early."""
 
 
 class Preempt(Asked):
@@ -30,6 +33,13 @@ class Preempt(Asked):
     beside: Seconds | None = None
     """From when it is asked to end to the start of its successor, whether it has ended by then or not. None: the
     successor waits for its end."""
+
+    @field_validator("beside", mode="before")
+    @classmethod
+    def _how_soon(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("say how long after it was asked to end its successor starts: `beside: 0s`")
+        return value
 
     @model_validator(mode="after")
     def _one_successor(self) -> Preempt:
@@ -51,11 +61,11 @@ class Preempt(Asked):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Each process ended in the order of signals, and lived beside its successor where it was to."""
-        ended = exits(run, self.targets, on, (self.notice or 0.0) + self.grace_s)
-        if missing := [target for target in self.targets if target not in ended]:
+        ended = [_end(run, target, on.began) for target in self.targets]
+        if missing := [target for target, gone in zip(self.targets, ended, strict=True) if gone is None]:
             return Effect(False, f"{', '.join(missing)} did not end")
         said, reacted = [], True
-        for gone in ended.values():
+        for gone in filter(None, ended):
             effect = self._beside(run, gone) if self.beside is not None else Effect(True, "")
             said.append(f"{gone.target} {self._manner(gone, gone.t - on.began)}{effect.observed}")
             if not effect.ok:
@@ -113,3 +123,11 @@ class Preempt(Asked):
             return Effect(True, words)
         return Effect(True, f"{words}, and went on to train: it told of round {rounds[0].round} and others after that",
                       reacted=False)
+
+
+def _end(run: Evidence, target: str, began: float) -> Exit | None:
+    """Return how the process ended that was there when the fault came; None: it did not, or there was none."""
+    started = run.tape.of(Spawn, node="harness")
+    old = max((event.incarnation for event in started if event.target == target and event.t < began), default=0)
+    return next((event for event in run.tape.of(Exit, node="harness")
+                 if event.process == (target, old) and event.killed and event.t >= began - _EARLY_S), None)

@@ -45,7 +45,7 @@ def test_one_that_is_not_started_again_stays_away(fault):
     assert (one.starts_process(), one.expected_duration(), one.expected_lost_time()) == (False, None, float("inf"))
 
 
-def found(settings, *, gone=None, spawn=None, first=None, stale=(), forced=None):
+def found(settings, *, gone=None, spawn=None, first=None, stale=(), forced=None, other=None):
     """What came of w.0, which was preempted at 4 s. `gone`: (when it ended, its status). `spawn`, `first`: when its
     successor was started, and reported its first round. `stale`: when w.0 reported rounds beside it."""
     events = [an_event(t, "harness", 0, name, fields) for t, name, fields in [
@@ -54,6 +54,8 @@ def found(settings, *, gone=None, spawn=None, first=None, stale=(), forced=None)
         *([] if spawn is None else [(spawn, "spawn", {"target": "w", "incarnation": 1})]),
         *([] if gone is None else [(gone[0], "exit", {"target": "w", "incarnation": 0, "status": gone[1],
                                                       "killed": True, "forced_after": forced})]),
+        *([] if other is None else [(other, "exit", {"target": "w", "incarnation": 1, "status": KILLED,
+                                                     "killed": True})]),
         (30.0, "end", {"outcome": "finished"})]]
     events += [an_event(0.0, "rounds", 0, "steady", {"step": 0})]
     events += [an_event(t, "w", 0, "stale_round", {"round": 40 + number}) for number, t in enumerate(stale)]
@@ -91,6 +93,11 @@ def test_one_that_trains_on_beside_its_successor_has_not_reacted(stale, reacted)
     ok, did, words = found(BESIDE, spawn=4.0, first=5.0, stale=stale, gone=(6.0, KILLED), forced=2.0)
     assert (ok, did) == (True, reacted)
     assert ("went on to train: it told of round 40" in words) is not reacted
+
+
+def test_a_successor_that_another_fault_kills_is_not_taken_for_the_old_process():
+    assert found(BESIDE, spawn=4.0, other=4.5, gone=(6.0, KILLED), forced=2.0) == (
+        True, True, "w had to be killed, 2.0 s after it was asked to end; w.0 lived beside w.1 for 2.0 s")
 
 
 def test_one_that_had_ended_before_its_successor_came_shows_nothing():

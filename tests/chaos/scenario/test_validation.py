@@ -771,4 +771,5 @@ def test_the_syncer_can_t_run_twice(fault):
 
 
 def test_a_preempted_node_gets_one_successor():
+    assert "say how long after" in refused("{preempt: learner-1, at: 1s, beside: true}")
     assert "its successor starts once" in refused("{preempt: learner-1, at: 1s, beside: 0s, restart_after: 1s}")

@@ -13,7 +13,7 @@ import pytest
 from diloco_chaos.harness.base.processes import identity, state, with_token
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Preemption
 from diloco_chaos.harness.places.capabilities import Disks, LinkServer, MemoryLimits, Network
 from diloco_chaos.harness.places.compose import readiness
 from diloco_chaos.harness.places.compose.engine import ContainerWatch, DockerEngine, EngineError
@@ -283,6 +283,19 @@ def test_a_superseded_node_stands_still_beside_its_successor_and_is_revived(grou
     ground.container(number=old).kill()  # as if it saw that it is superseded
     ground.until(lambda: ground.exits()[-1:] and ground.exits()[-1]["incarnation"] == old)
     assert ground.exits()[-1]["status"] == -signal.SIGKILL
+    assert ground.number() == old + 1
+    ground.runs()
+    assert ground.cluster.residue() == []
+
+
+def test_a_preempted_node_works_beside_its_successor_until_it_is_killed(ground):
+    old = ground.number()
+    ground.order("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    ground.cluster.preempt("worker", Preemption(signal.SIGTERM, grace=20, beside=0.0))
+    ground.comes_back("worker", old)
+    ground.runs(number=old)
+    ground.container(number=old).kill()  # it has waited for long enough
+    ground.until(lambda: ground.exits()[-1:] and ground.exits()[-1]["incarnation"] == old)
     assert ground.number() == old + 1
     ground.runs()
     assert ground.cluster.residue() == []
