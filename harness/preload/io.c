@@ -112,6 +112,7 @@ static size_t name_of(int fd, char out[LONGEST]) {
 /* -- which rules mean a file -------------------------------------------------------------------------------------- */
 
 static const char *const FOR_NOW[] = {".tmp", ".temp", ".part", ".partial", ".incomplete", "~", ".__lock"};
+#define FOLDER_FOR_NOW ".orbax-checkpoint-tmp/"
 #define DRAWN 6 /* digits, at least, of a number that keeps two names for now apart */
 
 /* The length of a path without the ending that says that the file is not finished; all of it where it has none. */
@@ -144,12 +145,18 @@ static int means_ending(const char *pattern, const char *path) {
 }
 
 /* Whether a pattern means a file by the name that it has, or by one that it will have: that without the ending which
- * tells that it is not finished, and without a number before that; of Rust's tempfile (`.tmp` and six characters) any
- * name in its folder. */
+ * tells that it is not finished, and without a number before that, its folders likewise; of Rust's tempfile (`.tmp` and
+ * six characters) any name in its folder. */
 static int means(const char *pattern, const char *path) {
     if (fnmatch(pattern, path, 0) == 0)
         return 1;
     char other[LONGEST], folders[LONGEST];
+    const char *folder = strstr(path, FOLDER_FOR_NOW);
+    if (folder && strlen(path) < LONGEST) {
+        memcpy(other, path, folder - path);
+        strcpy(other + (folder - path), folder + strlen(FOLDER_FOR_NOW) - 1);
+        return means(pattern, other);
+    }
     size_t length = strlen(path), whole = length < LONGEST ? finished(path, length) : length;
     const char *slash = strrchr(path, '/'), *last = strrchr(pattern, '/');
     if (whole < length) {

@@ -117,6 +117,8 @@ def test_each_call_fails_where_it_is_meant_and_only_there(page, python, tmp_path
     ("*/a/model.safetensors", "a/.tmpAbC123", True), ("*/b/model.safetensors", "a/.tmpAbC123", False),
     ("*/c/0", f"c/0.{DRAWN}.partial", True), ("*/c/1", f"c/0.{DRAWN}.partial", False),
     ("*/zarr.json", f"zarr.{DRAWN}.partial", True), ("*.json", f"c/0.{DRAWN}.partial", False),
+    ("*/2/state/x", "2.orbax-checkpoint-tmp/state.orbax-checkpoint-tmp/x.__lock", True),
+    ("*/3/state/x", "2.orbax-checkpoint-tmp/state.orbax-checkpoint-tmp/x", False),
     ("*/zarr.json", "zarr.json.__lock", True), ("*/model", "model.12ab.partial", False)])
 def test_a_pattern_means_the_name_that_a_file_has_or_will_have(page, python, tmp_path, pattern, name, meant):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
