@@ -47,12 +47,12 @@ def _environment(pid):
 
 @pytest.fixture
 def judged(tmp_path):
-    """Run a scenario's text: (exit code, check -> verdict, what was printed)."""
+    """Run a scenario's text: (exit code, check -> verdict, what was printed, on lines as long as they are)."""
     def run(scenario):
         (tmp_path / "scenario.yaml").write_text(scenario)
         command = Path(sys.executable).with_name("diloco-chaos")
         done = subprocess.run([command, "run", "scenario.yaml", "--retries-inconclusive", "2"], cwd=tmp_path,
-                              capture_output=True, text=True, check=False)
+                              env=os.environ | {"COLUMNS": "400"}, capture_output=True, text=True, check=False)
         report = json.loads(max(tmp_path.glob("runs/*/report.json")).read_text())
         return done.returncode, {check["name"]: check["verdict"] for check in report["checks"]}, done.stdout
     return run

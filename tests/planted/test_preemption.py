@@ -25,7 +25,7 @@ def run(saving):
 def test_who_saves_within_its_notice_loses_nothing(run):
     code, found, said = run(NOTICE.format("10s"))
     assert (code, set(found.values())) == (0, {"passed"}), said
-    assert "its notice" in said
+    assert "ended within its notice" in said
 
 
 def test_a_notice_that_is_ignored_costs_the_work_since_the_last_checkpoint(run):
