@@ -115,8 +115,9 @@ class Preempt(Asked):
                       if event is gone or (isinstance(event, Spawn) and event.target == gone.target
                                            and event.incarnation == gone.incarnation + 1)), gone)
         if not isinstance(spawn, Spawn):
-            return Effect(False, f", before {successor} was started: nothing lived beside it. Start that sooner "
-                                 f"(`beside: 0s`), or leave `notice` out")
+            remedy = ("Start that sooner (`beside: 0s`), or leave `notice` out" if self.beside or self.notice else
+                      f"A process before {old} was still there: preempt it once that has ended")
+            return Effect(False, f", before {successor} was started: nothing lived beside it. {remedy}")
         words = f"; {old} lived beside {successor} for {show_seconds(gone.t - spawn.t)}"
         rounds = reported_beside(run, gone.target, gone.incarnation + 1, spawn.t)
         if len(rounds) <= 1:  # which it was in

@@ -105,3 +105,9 @@ def test_one_that_had_ended_before_its_successor_came_shows_nothing():
     assert not ok
     assert words == ("w ended after 200 ms (0), before w.1 was started: nothing lived beside it. Start that sooner "
                      "(`beside: 0s`), or leave `notice` out")
+
+
+def test_one_beside_which_an_older_process_still_lived_shows_nothing():
+    ok, _, words = found(BESIDE, gone=(4.2, 0), spawn=4.3)
+    assert not ok
+    assert "A process before w.0 was still there: preempt it once that has ended" in words
