@@ -8,7 +8,6 @@ from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
-from diloco_chaos.faults.lemon import Lemon
 from diloco_chaos.faults.links.base import LinkFault
 from diloco_chaos.faults.links.corruption import CorruptLink
 from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
@@ -22,11 +21,12 @@ from diloco_chaos.faults.machines import (
     Requeue,
     RestartControlPlane,
 )
-from diloco_chaos.faults.preemption import Preempt
 from diloco_chaos.faults.pressure import CpuPressure, IoPressure, MemoryPressure
-from diloco_chaos.faults.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from diloco_chaos.faults.processes.lemon import Lemon
+from diloco_chaos.faults.processes.preemption import Preempt
+from diloco_chaos.faults.processes.process import Asked, Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from diloco_chaos.faults.processes.replace import Replace
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
-from diloco_chaos.faults.replace import Replace
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from diloco_chaos.faults.straggler import Straggler

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from diloco_chaos.faults.base import Fault
-from diloco_chaos.faults.process import TYPICAL_START_S
+from diloco_chaos.faults.processes.process import TYPICAL_START_S
 from diloco_chaos.faults.registry import FAULTS
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.units import Part, Seconds, names, show_seconds

@@ -17,7 +17,7 @@ from diloco_chaos.faults.evidence import (
     exits,
     status_words,
 )
-from diloco_chaos.faults.process import Ending
+from diloco_chaos.faults.processes.process import Ending
 from diloco_chaos.faults.state import FailingWrites
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.places.base import Ability

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from diloco_chaos.faults.base import Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
-from diloco_chaos.faults.process import Ending, Killed
+from diloco_chaos.faults.processes.process import Ending, Killed
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.capabilities import ControlPlane, Drains, Jobs, Machines, Pods

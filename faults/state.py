@@ -12,7 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
-from diloco_chaos.faults.process import TYPICAL_START_S, Ending
+from diloco_chaos.faults.processes.process import TYPICAL_START_S, Ending
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.record.storage.checkpoint import PARTIAL

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.faults.process import TYPICAL_START_S
+from diloco_chaos.faults.processes.process import TYPICAL_START_S
 from diloco_chaos.harness.base.units import show_long, show_seconds
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.scaled import Scaled, scaled

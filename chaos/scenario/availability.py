@@ -8,7 +8,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from diloco_chaos.faults import Fault
-from diloco_chaos.faults.process import TYPICAL_START_S
+from diloco_chaos.faults.processes.process import TYPICAL_START_S
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _ROUNDS = 200

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from diloco_chaos.faults.base import FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.faults.process import Ending
+from diloco_chaos.faults.processes.process import Ending
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.record.tape.events import Exit, Spawn

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from diloco_chaos.faults.base import DURATIONS, RETURNS, AskedBy, Drawn, Fault, FaultContext, Observation
-from diloco_chaos.faults.double_run import came_back
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, exits, status_words, statuses
+from diloco_chaos.faults.processes.double_run import came_back
 from diloco_chaos.faults.within.unsynced import Lost, kill_unsynced, with_loss
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability

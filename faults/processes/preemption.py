@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext, Observation
-from diloco_chaos.faults.double_run import reported_beside
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, status_words
-from diloco_chaos.faults.process import TYPICAL_START_S, Asked
+from diloco_chaos.faults.processes.double_run import reported_beside
+from diloco_chaos.faults.processes.process import TYPICAL_START_S, Asked
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability, Preemption
 from diloco_chaos.harness.record.tape.events import Exit, Spawn

@@ -1,0 +1,1 @@
+"""Faults of a node's process: it ends, stands, comes back twice, or another takes its place."""
