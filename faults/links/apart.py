@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 from diloco_chaos.faults.evidence import Evidence, Injection
 from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.places.base import NodeSpec
-from diloco_chaos.harness.record.tape.events import Merge
+from diloco_chaos.harness.record.tape.events import Injected, Merge
 from diloco_chaos.harness.trainers.core.programs import Program
 
 _BETWEEN, _WITHIN = " | ", ", "
@@ -44,7 +44,8 @@ def contradiction(run: Evidence, on: Injection) -> str:
             program = connection.split(_WITHIN, 2)[2]
             return f"{names([one, other])} had a connection that passes no link (of {program})"
     ended = run.end if on.ended is None else on.ended
-    if len(during := [merge for merge in _wholly(run, on.began + _AFTER_S, ended) if _both(merge, groups)]) >= _ROUNDS:
+    during = [merge for merge in _wholly(run, _known_after(run, on), ended) if _both(merge, groups)]
+    if len(during) >= _ROUNDS:
         return (f"rounds {during[0].round} to {during[-1].round} were made meanwhile by members of both sides "
                 f"({on.observed['apart']}): they have a connection that passes no link")
     after, end = on.observed.get("bytes_after"), on.observed.get("bytes_end")
@@ -68,11 +69,22 @@ def _caught(name: str, programs: Mapping[str, Program]) -> bool:
     return {*programs[name].talks_to, *programs[name].meets} >= programs.keys() - {name}
 
 
+def _known_after(run: Evidence, on: Injection) -> float:
+    """Return the moment after which a round that is told was made after the cut: what is read from a worker first after
+    it may have been written long before, since nothing is read while links are cut."""
+    cut = max((event.t for event in run.tape.of(Injected) if event.fault == on.id), default=on.began)
+    first: dict[str, float] = {}
+    for part in (part for merge in run.merges for part in merge.contributions):
+        if cut <= part.arrived <= (run.end if on.ended is None else on.ended):
+            first[part.learner] = min(part.arrived, first.get(part.learner, part.arrived))
+    return max([cut + _AFTER_S, *first.values()])
+
+
 def _wholly(run: Evidence, start: float, end: float) -> Iterator[Merge]:
     """Yield the rounds of which nothing was made outside of these times."""
     for before, merge in pairwise(run.merges):
         times = [part.arrived for part in merge.contributions]
-        if before.t >= start and times and max(times) <= end:
+        if before.t > start and times and max(times) <= end:
             yield merge
 
 

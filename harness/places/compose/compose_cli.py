@@ -29,6 +29,8 @@ _WITHIN_S = 20
 """It takes a tenth of a second."""
 _LIMITED = ("sh", "-c", 'ulimit -d 2097152; ulimit -f 32768; exec "$@"', "sh")
 """At most 2 GiB of memory, and 16 MiB of output."""
+_NO_ROOM = rb"out of memory|pthread_create failed"
+"""What a Go program says then: the second where there is no room for a thread's stack."""
 _LONGEST = 1000
 """What is said of an error, in characters."""
 _DOCKER = ("docker", "compose")
@@ -79,6 +81,8 @@ def _services(folder: Path, content: bytes, environment: frozenset[tuple[str, st
         if process.returncode:
             if version() < OLDEST:
                 raise ClusterError(NEEDED)
+            if re.search(_NO_ROOM, errors):
+                raise ValueError("docker compose was out of memory for it, of which it gets 2 GiB, or of threads")
             said = _NOISE.sub("", errors.decode(errors="replace")).split()
             raise ValueError(" ".join(said)[:_LONGEST] or f"docker compose ended with {process.returncode}")
         output.seek(0)
