@@ -395,6 +395,15 @@ static size_t spoil(const struct rule *rule, uint64_t number, char *data, size_t
     }
 }
 
+/* Whether a rule may spoil what is written into a file: only then does it matter where in the file that comes to stand. */
+static int may_spoil(int fd) {
+    uint32_t rules = wants(CALL_WRITE) ? of_file(fd) : 0;
+    for (int n = 0; rules && n < RULES; n++)
+        if (rules & 1u << n && spoils(&page->rules[n]))
+            return 1;
+    return 0;
+}
+
 /* What is written instead of some parts of data, all in one, where a rule spoils it: to be freed. NULL: they are written.
  * `at`: where in the file. */
 static char *spoiled(int fd, const struct iovec *list, int count, size_t all, off_t at) {
@@ -424,6 +433,8 @@ static char *spoiled(int fd, const struct iovec *list, int count, size_t all, of
 
 /* A call that writes some parts, of which so many bytes are to be written, where these are spoiled. 0: they are not. */
 static int wrote_spoiled(int fd, const struct iovec *list, int count, size_t all, off_t at, ssize_t *result) {
+    if (!may_spoil(fd))
+        return 0;
     int before = errno;
     char *copy = spoiled(fd, list, count, all, at < 0 ? KERNEL(SYS_lseek, fd, 0, SEEK_CUR, 0, 0, 0) : at);
     errno = before;
@@ -624,8 +635,8 @@ size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
         return real_fwrite(data, size, count, stream);
     if (fails(CALL_WRITE, fileno(stream), &allowed))
         return 0;
-    char *copy = spoiled(fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed,
-                          ftello(stream));
+    char *copy = !may_spoil(fileno(stream)) ? NULL : spoiled(
+        fileno(stream), &(struct iovec){(void *)data, allowed}, 1, allowed, ftello(stream));
     size_t done = allowed < size ? 0 : real_fwrite(copy ? copy : data, size, allowed / size, stream);
     free(copy);
     size_t rest = size * count - allowed;
