@@ -116,7 +116,7 @@ def main() -> None:
             "fidelity": lambda: fidelity.measure(runs, NullAudience(), say),
             "simulated": lambda: simulated.measure(say),
             "rivals": lambda: rivals.measure(lambda plan: perform(plan, runs), options.seeds, say),
-            "preload": lambda: preload.measure(30),
+            "preload": lambda: preload.measure(100),
             "wire": lambda: wire.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "merge": lambda: merging.measure(say),
             "scratch": lambda: scratch.measure(lambda plan: perform(plan, runs), options.seeds, say),
