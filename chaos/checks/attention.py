@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, hindered, need
 from diloco_chaos.chaos.evidence.accounting.parts import parts_of
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
@@ -59,6 +59,7 @@ def nobody_starves(history: History) -> Finding | None:
     least = min(share for share, _ in shares)
     return Finding(least >= _MOST, f"least {least:.0%}", at_least(f"{_MOST:.0%}"),
                    [words.format(share) for share, words in sorted(shares)[:3]],
+                   [] if least >= _MOST else [hindered(rounds[0].opened, rounds[-1].t, 1 - least / _MOST)],
                    figures=[Figure(value=least, limit=_MOST, best=1.0, unit="share")])
 
 

@@ -59,6 +59,16 @@ class Late(NamedTuple):
     """Seconds that it may take at the most."""
 
 
+_GOOD_PART = 0.5
+"""Share of what a rate lacks for which others have to be in the way: where nodes work in turn, each of them waits."""
+
+
+def hindered(start: float, end: float, lacking: float) -> Late:
+    """Return the time in which a rate lacks such a share of what it must be; that is excused if others were in the way
+    for a good part of that share."""
+    return Late(start, end, (1 - _GOOD_PART * max(0.0, lacking)) * (end - start))
+
+
 class Figure(BaseModel):
     """A number that a check measured, for programs, and to see how far from its limit it is."""
 

@@ -20,6 +20,7 @@ from diloco_chaos.chaos.checks.base import (
     beside,
     check,
     first_done,
+    hindered,
     longer,
     members,
     need,
@@ -55,8 +56,6 @@ _DEVIATIONS = 4
 _GAPS_OF_A_WINDOW = 2
 _TOO_MUCH = 0.4
 """Such a share is taken to be lacking of the others, where one has a part in too many rounds."""
-_GOOD_PART = 0.5
-"""Share of what a rate lacks for which others have to be in the way: where nodes work in turn, each of them waits."""
 
 
 @check(Within)
@@ -149,17 +148,11 @@ def _returning_s(history: History, span: Span, target: str, start: float, end: f
     return history.seconds(start, end) - out_s
 
 
-def _hindered(start: float, end: float, lacking: float) -> Late:
-    """Return the time in which a rate lacks such a share of what it must be; that is excused if others were in the way
-    for a good part of that share."""
-    return Late(start, end, (1 - _GOOD_PART * max(0.0, lacking)) * (end - start))
-
-
 def _below(history: History, start: float, end: float, rate: float, contributors: float) -> Late:
     """Return the time in which merges are too few, or too few take part in them, against what is given."""
     now_rate, now_contributors = _pulse(history, start, end)
     asked = ((now_rate, 0.9 * rate), (now_contributors, 0.9 * contributors))
-    return _hindered(start, end, 1 - min(now / least if least > 0 else 1.0 for now, least in asked))
+    return hindered(start, end, 1 - min(now / least if least > 0 else 1.0 for now, least in asked))
 
 
 def _of_the_living(history: History, rate: float, contributors: float) -> tuple[float, float]:
@@ -395,7 +388,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
                                 f"{starting} was being started")
                 else:
                     paces.append((pace - allowed, pace, learner, words,
-                                  _hindered(start, end, 1 - pace / allowed if allowed > 0 else 0.0)))
+                                  hindered(start, end, 1 - pace / allowed if allowed > 0 else 0.0)))
     if busy and all(beyond >= 0 for beyond, *_ in paces):
         raise Unknown(busy[0])
     if not paces and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
@@ -523,7 +516,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within
         lacking = 1 - share / bound.at_least if bound.at_least and share < bound.at_least else _TOO_MUCH
-        late += [] if within else [_hindered(*window, lacking) for window in windows]
+        late += [] if within else [hindered(*window, lacking) for window in windows]
         said = f"{bound.learner} {share:.0%}"
         measured = [*measured, said] if within else [said, *measured]
         figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")

@@ -169,3 +169,12 @@ def test_who_is_slow_to_end_while_others_have_the_machine_proves_nothing(calm):
 def test_a_turn_that_is_left_out_while_others_had_the_machine_is_inconclusive(calm, busy, verdict):
     story = calm.without(lambda event: event.event == "merge" and event.fragment == 2 and 3 <= event.t <= 5)
     assert watched(story, *busy).verdict("fragments_in_turn").verdict == verdict
+
+
+def test_a_learner_that_is_merged_from_seldom_is_excused_where_the_machine_was_busy_for_a_good_part_of_that(calm):
+    seldom = calm.unmerged(0, 0.6 * calm.end, "learner-3")
+    assert seldom.verdict("nobody_starves").verdict == "failed"
+    verdict = watched(seldom, 0, 99).verdict("nobody_starves")
+    assert (verdict.verdict, verdict.reason) == ("unknown", "excused")
+    never = calm.unmerged(0, 99, "learner-3")
+    assert watched(never, 2, 0.4 * calm.end).verdict("nobody_starves").verdict == "failed"
