@@ -44,7 +44,7 @@ def contradiction(run: Evidence, on: Injection) -> str:
             program = connection.split(_WITHIN, 2)[2]
             return f"{names([one, other])} had a connection that passes no link (of {program})"
     ended = run.end if on.ended is None else on.ended
-    during = [merge for merge in _wholly(run, _known_after(run, on), ended) if _both(merge, groups)]
+    during = [merge for merge in _wholly(run, _known_after(run, on, ended), ended) if _both(merge, groups)]
     if len(during) >= _ROUNDS:
         return (f"rounds {during[0].round} to {during[-1].round} were made meanwhile by members of both sides "
                 f"({on.observed['apart']}): they have a connection that passes no link")
@@ -69,13 +69,13 @@ def _caught(name: str, programs: Mapping[str, Program]) -> bool:
     return {*programs[name].talks_to, *programs[name].meets} >= programs.keys() - {name}
 
 
-def _known_after(run: Evidence, on: Injection) -> float:
+def _known_after(run: Evidence, on: Injection, ended: float) -> float:
     """Return the moment after which a round that is told was made after the cut: what is read from a worker first after
     it may have been written long before, since nothing is read while links are cut."""
     cut = max((event.t for event in run.tape.of(Injected) if event.fault == on.id), default=on.began)
     first: dict[str, float] = {}
     for part in (part for merge in run.merges for part in merge.contributions):
-        if cut <= part.arrived <= (run.end if on.ended is None else on.ended):
+        if cut <= part.arrived <= ended:
             first[part.learner] = min(part.arrived, first.get(part.learner, part.arrived))
     return max([cut + _AFTER_S, *first.values()])
 

@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from diloco_chaos.harness.preload.page import Call
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.simulation.disk_faults import DiskFaults, PartlyError
 
 _TORN = b"\0" * 64
-_TO_READ: tuple[Call, ...] = ("open", "read")
 
 
 @dataclass
@@ -90,8 +88,8 @@ class MemoryDisk:
         if file is None:
             raise CheckpointError(f"{name}: can't be read as a checkpoint: no such file")
         try:
-            for call in _TO_READ if self.faults else ():
-                self.faults.called(call, name)
+            self.faults.called("open", name)
+            self.faults.called("read", name)
         except OSError as error:
             raise CheckpointError(f"{name}: can't be read as a checkpoint: {error.strerror}") from error
         return file.held if isinstance(file.held, Content) else Content.decoded(file.held, name)
