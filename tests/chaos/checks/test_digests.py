@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.base import Unknown
 from diloco_chaos.chaos.evidence.baseline import Reference
-from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
-from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.record.tape.events import Step
-from diloco_chaos.harness.record.tape.reading import Tape
-from recorded_events import an_event
+from told_runs import told_run
 
-
-@cache
-def plan(checks, shared, workers):
-    trainer = {"kind": "commands", "rounds": 999, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
-               "progress": [{"node": "w", "log": r"(?P<round>\d+) (?P<digest>.*)"}]}
-    return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+VALUE = r"(?P<digest>.*)"
 
 
 def told(*rounds, checks="{}", shared=True, workers=2):
     """A run in which (worker, incarnation, round, digest) were told, a tenth of a second apart."""
     steps = [Step(step=number, tokens=0, began=0.0, digest=digest).stamped(index / 10, worker, inc)
              for index, (worker, inc, number, digest) in enumerate(rounds)]
-    injected = [an_event(5.0, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    return History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
+    return told_run(steps, VALUE, checks, shared, workers)
 
 
 def agree(*rounds, **settings):

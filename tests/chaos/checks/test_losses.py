@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -12,35 +10,22 @@ from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.base import Unknown
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
-from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.runner.baselines import reported_curve
 from diloco_chaos.chaos.scenario.bounds import Bounds
-from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.record.tape.events import Step
-from diloco_chaos.harness.record.tape.reading import Tape
-from recorded_events import an_event
+from told_runs import told_plan, told_run
 
+VALUE = r"(?P<loss>.*)"
 KINDS = ("nan", "inf", "-inf")
-
-
-@cache
-def plan(checks, shared, workers):
-    trainer = {"kind": "commands", "rounds": 999, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
-               "progress": [{"node": "w", "log": r"(?P<round>\d+) (?P<loss>.*)"}]}
-    return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
 
 
 def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0):
     """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart; a text is no number."""
     steps = [Step(step=number, tokens=0, began=0.0, **{"no_number" if isinstance(loss, str) else "loss": loss})
              .stamped(index / 10, worker, inc) for index, (worker, inc, number, loss) in enumerate(rounds)]
-    injected = [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    return History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
+    return told_run(steps, VALUE, checks, shared, workers, fault)
 
 
 def process(inc, first, losses, worker="w-1"):
@@ -367,7 +352,7 @@ def test_a_loss_that_is_no_number_at_the_end_fails():
 
 
 def test_a_check_that_always_runs_is_on_the_plan_where_it_is_named():
-    frozen = [plan(checks, True, 1) for checks in ("{}", "{rounds_repeat: {}}")]
+    frozen = [told_plan(VALUE, checks, True, 1) for checks in ("{}", "{rounds_repeat: {}}")]
     documents = [each.checks.model_dump(mode="json") for each in frozen]
     assert ["rounds_repeat" in document for document in documents] == [False, True]
     assert ["rounds_repeat" in Bounds.model_validate(document).model_fields_set for document in documents] == [

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.base import Unknown
-from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
-from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.record.tape.events import Step
-from diloco_chaos.harness.record.tape.reading import Tape
-from recorded_events import an_event
+from told_runs import told_run
 
-
-@cache
-def plan(checks, shared, workers):
-    trainer = {"kind": "commands", "rounds": 999, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
-               "progress": [{"node": "w", "log": r"(?P<round>\d+) (?P<batch>\d+)"}]}
-    return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+VALUE = r"(?P<batch>\d+)"
 
 
 def once(*rounds, kind="batches", checks="{}", shared=True, workers=1):
@@ -35,9 +21,7 @@ def once(*rounds, kind="batches", checks="{}", shared=True, workers=1):
     steps = [Step(step=number, tokens=0, began=0.0, epoch=epoch[0] if epoch else None,
                   **{kind: [(data, data)] if isinstance(data, int) else data}).stamped(index / 10, worker, inc)
              for index, (worker, inc, number, data, *epoch) in enumerate(rounds)]
-    injected = [an_event(5.0, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    history = History(plan(checks, shared, workers), Tape(sorted([*steps, *injected], key=lambda event: event.t)))
-    return CHECKS["samples_once"](history)
+    return CHECKS["samples_once"](told_run(steps, VALUE, checks, shared, workers))
 
 
 def process(inc, first, batches, worker="w-1"):
