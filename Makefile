@@ -63,16 +63,18 @@ setup: $(VENV)/.ready
 demo: $(VENV)/.runs
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive $(RERUNS)
 
-# Tests of cores without I/O, of YAML, plans, checks and files, without those that simulate whole clusters: they start no
-# process, and take less than a minute.
+# Tests of cores without I/O, of YAML, plans, checks and files, without those that start processes, train or simulate whole
+# clusters: with lint they take less than a minute.
 QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidence tests/chaos/test_registry.py \
   tests/harness/base tests/harness/record tests/harness/trainers/core tests/harness/trainers/api \
   tests/harness/trainer/algorithm tests/harness/trainer/config \
-  tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
+  tests/harness/trainer/learner tests/harness/trainer/coordinator \
   tests/harness/trainer/data_parallel tests/docker \
   $(filter-out tests/docs/test_python_blocks.py, $(wildcard tests/docs/test_*.py)) \
-  $(addprefix --ignore=, tests/chaos/scenario/test_availability.py tests/chaos/checks/test_forgeries.py \
-  tests/harness/trainer/coordinator/test_blocking.py)
+  $(addprefix --ignore=, tests/chaos/scenario/test_availability.py tests/harness/trainer/coordinator/test_blocking.py \
+  tests/harness/trainer/algorithm/test_codec.py tests/harness/trainers/core/test_interpreters.py \
+  tests/harness/base/test_machine.py tests/harness/record/test_reaper.py tests/chaos/scenario/test_step_time.py \
+  $(addprefix tests/chaos/checks/test_, $(addsuffix .py, forgeries ends_of_commands resumed rounds)))
 
 check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile
@@ -86,13 +88,13 @@ REPORT := -rfE -o junit_family=xunit1 --junitxml
 # their pace, and run alone. What fails keeps no later part from being run; $(1) says which scenarios.
 define TESTS
 @mkdir -p build/tests; rm -f build/tests/*.xml; status=0; \
-$(BIN)/pytest tests --ignore tests/alone --ignore tests/planted --numprocesses 3 --dist loadfile $(REPORT) build/tests/unit.xml \
+$(BIN)/pytest tests --ignore tests/alone --ignore tests/paired --numprocesses 3 --dist loadfile $(REPORT) build/tests/unit.xml \
   || status=$$?; \
-$(BIN)/pytest tests/planted --numprocesses 2 $(REPORT) build/tests/planted.xml || status=$$?; \
+$(BIN)/pytest tests/paired --numprocesses 2 $(REPORT) build/tests/paired.xml || status=$$?; \
 $(BIN)/pytest tests/alone $(REPORT) build/tests/alone.xml || status=$$?; \
 $(BIN)/pytest scenarios $(1) --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS) --chaos-runs $(RUNS) \
   $(REPORT) build/tests/scenarios.xml || status=$$?; \
-$(BIN)/python tests/support/summary.py $(addprefix build/tests/, unit.xml planted.xml alone.xml scenarios.xml) || status=$$?; exit $$status
+$(BIN)/python tests/support/summary.py $(addprefix build/tests/, unit.xml paired.xml alone.xml scenarios.xml) || status=$$?; exit $$status
 endef
 
 test: setup

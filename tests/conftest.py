@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from diloco_chaos.harness.base.processes import TOKEN
+from engines import refuse
 
 # No verdict depends on how busy the machine is; what `CI` chooses beside that stays.
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -43,6 +44,17 @@ def start():
 def _environment(pid):
     with open(f"/proc/{pid}/environ", "rb") as file:
         return file.read()
+
+
+@pytest.fixture(scope="session")
+def engine_there():
+    """Without an engine and its images these tests are skipped; with DILOCO_CHAOS_REQUIRE_ENGINE set they fail."""
+    from diloco_chaos.harness.places.base import ClusterError
+    from diloco_chaos.harness.places.compose.readiness import must_be_ready
+    try:
+        must_be_ready()
+    except ClusterError as error:
+        refuse(str(error))
 
 
 @pytest.fixture

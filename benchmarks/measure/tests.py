@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 MAKE = shutil.which("make") or "make"
 REPORTS = Path("build/tests")
-PARTS = ("unit", "alone", "scenarios")
+PARTS = ("unit", "paired", "alone", "scenarios")
 
 
 def measure(say: Callable[[str], None]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Bugs planted in jobs of commands, and each of them found: `make test` runs these two at a time, since they sleep for
-most of a round."""
+"""Runs of jobs that sleep for most of a round: `make test` runs these tests two at a time. Most plant a bug in such a
+job, and it must be found."""
 
 from pathlib import Path
 
