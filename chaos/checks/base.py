@@ -13,7 +13,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Merge, Step, Warning
+from diloco_chaos.harness.record.tape.events import Step, Warning
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
@@ -303,8 +303,3 @@ def rules_of(history: History) -> FragmentRules:
     rules = history.plan.trainer.fragment_rules()
     assert rules is not None, "asked of trainers that exchange fragments"
     return rules
-
-
-def members(merge: Merge) -> int:
-    """Return how many members took part in a round."""
-    return max([len(merge.contributions), *(part.members or 0 for part in merge.contributions)])

@@ -22,13 +22,13 @@ from diloco_chaos.chaos.checks.base import (
     first_done,
     hindered,
     longer,
-    members,
     need,
     need_before,
     zero,
 )
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.phases import WINDOW_S, members, pulse
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
@@ -48,8 +48,6 @@ from diloco_chaos.harness.record.tape.events import (
 )
 from diloco_chaos.harness.record.tape.series import times, values
 
-WINDOW_S = 2.0
-"""Merge rate and contributors are measured over windows of this length."""
 _LEAST_BASELINE_S = 1.0
 _LEAST_MERGES = 8
 _DEVIATIONS = 4
@@ -68,7 +66,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     window = _window_s(history)
     need_before(history.seconds(start, history.first_fault),
                 window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S, "how often merges came")
-    rate, contributors = _pulse(history, start, history.first_fault)
+    rate, contributors = pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
     if history.plan.checks.excuses_outages:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
@@ -86,7 +84,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         before += _expected(history, rate, contributors)
     end = first_done(history)
     for at in _moments(history, _all_back(history, last), end, window):
-        now_rate, now_contributors = _pulse(history, at, at + window)
+        now_rate, now_contributors = pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, end, rate, contributors, window):
                 return Finding(False, "healed, but not to the end", at_most(show_seconds(within)),
@@ -102,7 +100,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
     need(_healing_s(history, last, end) >= within + window, "the run ended before the time to heal was over" if
          end == history.end else "a worker had made all its rounds before the time to heal was over", longer(history))
-    now_rate, now_contributors = _pulse(history, end - window, end)
+    now_rate, now_contributors = pulse(history, end - window, end)
     return Finding(False, "never", at_most(show_seconds(within)), [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
         [Late(last, end, within + window) if history.plan.checks.excuses_outages else
@@ -150,7 +148,7 @@ def _returning_s(history: History, span: Span, target: str, start: float, end: f
 
 def _below(history: History, start: float, end: float, rate: float, contributors: float) -> Late:
     """Return the time in which merges are too few, or too few take part in them, against what is given."""
-    now_rate, now_contributors = _pulse(history, start, end)
+    now_rate, now_contributors = pulse(history, start, end)
     asked = ((now_rate, 0.9 * rate), (now_contributors, 0.9 * contributors))
     return hindered(start, end, 1 - min(now / least if least > 0 else 1.0 for now, least in asked))
 
@@ -183,7 +181,7 @@ def _lasts(history: History, healed: float, end: float, rate: float, contributor
     """Return whether the end is as good as the moment at which the cluster had healed, to a whole merge: the two may
     overlap, and part of one decides nothing."""
     start = max(healed, end - 2 * window)
-    now_rate, now_contributors = _pulse(history, start, end)
+    now_rate, now_contributors = pulse(history, start, end)
     seconds = end - start
     merges = round(now_rate * seconds) >= math.floor(0.9 * rate * seconds)
     return (merges or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
@@ -193,14 +191,6 @@ def _moments(history: History, start: float, end: float, window: float) -> Itera
     """The fault's end, and every merge after it, as far as a whole window follows in which everything was up."""
     yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
                 if at + window <= end and history.was_up(at, at + window))
-
-
-def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
-    """Merges per second, and mean contributors per merge."""
-    merges = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
-    if not merges:
-        return 0.0, 0.0
-    return len(merges) / history.seconds(start, end), mean(len(merge.contributions) for merge in merges)
 
 
 @check(Within)

@@ -13,7 +13,6 @@ from diloco_chaos.chaos.checks.base import (
     at_most,
     check,
     first_done,
-    members,
     need,
     need_before,
     unnumbered_epochs,
@@ -21,6 +20,7 @@ from diloco_chaos.chaos.checks.base import (
     zero,
 )
 from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.phases import members
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds

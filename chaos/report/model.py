@@ -6,7 +6,7 @@ All times are seconds since the steady state, which is t = 0; what lay before it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import isfinite
 from typing import Literal
@@ -17,6 +17,7 @@ from diloco_chaos.chaos.checks.base import Figure, Verdict, tightest
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.interference import interference
+from diloco_chaos.chaos.evidence.phases import Recovery, recoveries
 from diloco_chaos.chaos.report.causes import causes, stalls
 from diloco_chaos.chaos.report.story import QUIET, because
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
@@ -75,6 +76,34 @@ class FaultTold(_Told):
     """None: it never came."""
     ended: float | None
     """Undone, or its target started again; None: never."""
+    recoveries: list[RecoveryTold] = []
+    """Of each target that it took out."""
+
+
+class PhaseTold(_Told):
+    """A phase of a recovery that ended."""
+
+    name: str
+    end: float
+    seconds: float
+    """Since the phase before it ended, or since the injection."""
+    by: str
+    """Who shows that."""
+
+
+class RecoveryTold(_Told):
+    """What followed a fault, for one of its targets."""
+
+    target: str
+    phases: list[PhaseTold]
+    """In the order in which they ended: together they are the time from the injection to the last."""
+    not_told: dict[str, str]
+    """Phase -> why it has no time."""
+    time_to_detect: float | None
+    """Seconds; MTTD is the mean of these."""
+    time_to_recover: float | None
+    """Seconds until the pace was what it was before; MTTR is the mean of these."""
+    lost_steps: int | None
 
 
 class StateTold(_Told):
@@ -230,6 +259,12 @@ def model_of(result: Result) -> ReportModel:
         commands=NextCommands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
 
 
+def phases_of(model: ReportModel) -> Iterator[tuple[FaultTold, RecoveryTold, PhaseTold]]:
+    """Yield all phases of all recoveries."""
+    yield from ((fault, recovery, phase) for fault in model.faults for recovery in fault.recoveries
+                for phase in recovery.phases)
+
+
 def warnings_of(tape: Tape) -> list[str]:
     """Return the warnings of the event log, each once, in the order in which they first came."""
     counted = Counter((event.node, "; ".join(filter(None, [event.reason, event.change]))) for event in tape.of(Warning))
@@ -245,13 +280,26 @@ def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:
 
 
 def _faults(history: History, zero: float) -> Iterable[FaultTold]:
+    followed: dict[str, list[RecoveryTold]] = {}
+    for recovery in recoveries(history):
+        followed.setdefault(recovery.span.id, []).append(_recovery(recovery, zero))
     for span in history.spans:
         measured = measure(history, span)
         yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=measured.requested,
                         trigger=span.planned.fault.describe_trigger(), observed=measured.observed, verified=measured.ok,
                         reacted=measured.reacted, planned=_planned(span),
                         began=None if span.injected is None else span.injected - zero,
-                        ended=None if span.ended is None else span.ended - zero)
+                        ended=None if span.ended is None else span.ended - zero,
+                        recoveries=followed.get(span.id, []))
+
+
+def _recovery(recovery: Recovery, zero: float) -> RecoveryTold:
+    passed = [PhaseTold(name=phase.name, end=end - zero, seconds=seconds, by=phase.by)
+              for phase, end, seconds in recovery.passed]
+    return RecoveryTold(target=recovery.target, phases=passed,
+                        not_told={phase.name: phase.missing for phase in recovery.phases if phase.t is None},
+                        time_to_detect=recovery.to_detect, time_to_recover=recovery.to_recover,
+                        lost_steps=recovery.lost_steps)
 
 
 def _planned(span: Span) -> tuple[float, float] | None:

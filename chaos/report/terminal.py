@@ -16,6 +16,7 @@ from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
+from diloco_chaos.chaos.evidence.phases import recoveries
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.report.forms.page import PAGE
@@ -42,7 +43,7 @@ _LITTLE = 0.001
 def show(result: Result, console: Console, verbose: bool = False) -> None:
     """Print the report; `verbose`: with the figures of every check, the loss, tokens, the wire, and the logs' ends."""
     width = min(console.width, _WIDEST)
-    figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
+    figures = [*_recoveries(result), _verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
                *_wire(result)] if verbose else []
     for section in (_head(result), *_timeline(result, width), *_faults(result), *_warnings(result), *figures,
                     *_switched_off(result), *_out_of_reach(result.judgement, verbose), *_story(result, verbose),
@@ -140,6 +141,20 @@ def _faults(result: Result) -> list[RenderableType]:
         table.add_row(Text(span.planned.id, "bold red"), _when(span, result.history.origin), observed.requested,
                       Text(f"observed: {observed.observed}", look))
     return [_title("Faults", "requested and observed"), table]
+
+
+def _recoveries(result: Result) -> list[RenderableType]:
+    """List the phases of each recovery, in the order in which they ended."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="bold red")
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for recovery in recoveries(result.history):
+        phases = [f"{phase.name} {show_seconds(seconds)}" for phase, _, seconds in recovery.passed]
+        phases += [f"{phase.name}: {phase.missing}" for phase in recovery.phases if phase.t is None]
+        table.add_row(recovery.span.id, recovery.target, "; ".join(phases))
+    note = "each phase since the one before it; the first since the injection"
+    return [_title("Recovery", note), table] if table.row_count else []
 
 
 def _warnings(result: Result) -> list[RenderableType]:

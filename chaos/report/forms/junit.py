@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from diloco_chaos.chaos.report.model import CheckTold, ReportModel
+from diloco_chaos.chaos.report.model import CheckTold, ReportModel, phases_of
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 document may hold, https://www.w3.org/TR/xml/#charsets."""
@@ -22,6 +22,9 @@ def report_junit(model: ReportModel) -> str:
     for name, value in {"verdict": model.verdict, "run": model.run, "seed": model.seed, "plan": model.plan,
                         "trainer": model.trainer, "repeat": model.commands.repeat}.items():
         properties.append(_element("property", name=name, value=value))
+    for fault, recovery, phase in phases_of(model):
+        properties.append(_element("property", name=f"{fault.id}.{recovery.target}.{phase.name}",
+                                   value=f"{phase.seconds:.3f} s"))
     suite.extend(_case(model, check) for check in model.checks)
     if whole:
         case = _element("testcase", classname=model.scenario, name="run")

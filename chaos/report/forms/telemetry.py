@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from diloco_chaos.chaos.report.model import ReportModel
+from diloco_chaos.chaos.report.model import ReportModel, phases_of
 from diloco_chaos.harness.base.extras import require
 
 _NAME = "diloco_chaos"
@@ -40,6 +40,9 @@ def report_prometheus(model: ReportModel) -> str:
                for check in model.checks for figure in check.figures]
     gauge("check_value", "What a check measured.", [(labels, figure.value) for labels, figure in figures])
     gauge("check_limit", "What it allows.", [(labels, figure.limit) for labels, figure in figures])
+    gauge("phase_seconds", "How long a phase of a recovery took.", [
+        ({"fault": fault.id, "target": recovery.target, "phase": phase.name}, phase.seconds)
+        for fault, recovery, phase in phases_of(model)])
     gauge("tokens", "Tokens by what became of them.", [({"fate": fate}, float(count))
                                                        for fate, count in model.tokens.items()])
     gauge("bytes", "At the syncer's sockets.", [

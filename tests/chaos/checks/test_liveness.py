@@ -483,7 +483,7 @@ def _busy(storm):
 @pytest.mark.parametrize(("rate", "contributors"), [(0.0, 2.0), (-0.1, 2.0), (1.0, 0.0)])
 def test_where_nothing_is_asked_for_nothing_is_lacking(monkeypatch, rate, contributors):
     """Where outages are excused, one merge less than there was may be none."""
-    monkeypatch.setattr(liveness, "_pulse", lambda *_: (max(0.0, rate), contributors))
+    monkeypatch.setattr(liveness, "pulse", lambda *_: (max(0.0, rate), contributors))
     late = liveness._below(None, 2.0, 4.0, rate, contributors)
     assert (late.start, late.end) == (2.0, 4.0)
     assert late.allowed <= 2.0

@@ -1,0 +1,85 @@
+"""The phases of a recovery, held against the events that end them."""
+
+import pytest
+
+from diloco_chaos.chaos.evidence.phases import recoveries
+from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
+
+
+@pytest.fixture(scope="module")
+def storm():
+    return stormy()
+
+
+@pytest.fixture(scope="module")
+def killed(storm):
+    return next(recovery for recovery in recoveries(storm.history()) if recovery.span.planned.fault.kind == "kill")
+
+
+def ends(recovery):
+    return {phase.name: phase.t for phase in recovery.phases}
+
+
+def test_without_faults_there_is_none():
+    assert recoveries(calmly(CALM).history()) == []
+
+
+def test_only_faults_that_take_a_node_out_have_one(storm):
+    assert [(recovery.span.planned.fault.kind, recovery.target) for recovery in recoveries(storm.history())] == [
+        ("kill", "learner-1"), ("partition", "learner-4")]
+
+
+def test_each_phase_of_a_killed_learner_ends_with_the_event_that_shows_it(storm, killed):
+    spawn = storm.all("spawn", "harness", target="learner-1")[-1]
+    first = next(merge for merge in storm.all("merge") if any(
+        (part.learner, part.incarnation) == ("learner-1", spawn.incarnation) for part in merge.contributions))
+    without = next(merge for merge in storm.all("merge")
+                   if merge.t > killed.span.began and "learner-1" not in merge.asked)
+    assert ends(killed) | {"pace as before": None, "work made good": None} == {
+        "noticed": next(event.t for event in storm.all("lost", learner="learner-1") if event.t >= killed.span.began),
+        "excluded": without.t, "restarted": spawn.t,
+        "ready": next(event.t for event in storm.all("ready", "learner-1") if event.t > spawn.t),
+        "first round": first.t, "pace as before": None, "work made good": None}
+    assert ends(killed)["pace as before"] >= first.t
+
+
+def test_phases_are_never_negative_and_add_up_to_the_whole(storm):
+    for recovery in recoveries(storm.history()):
+        assert all(seconds >= 0 for _, _, seconds in recovery.passed)
+        last = max(end for end in ends(recovery).values() if end is not None)
+        assert sum(seconds for _, _, seconds in recovery.passed) == pytest.approx(last - recovery.span.began)
+
+
+def test_what_was_lost_is_made_good_by_as_many_steps_of_the_new_process(storm, killed):
+    assert killed.lost_steps > 0
+    anew = [event.t for event in storm.all("step", "learner-1") if event.inc == 1]
+    assert ends(killed)["work made good"] == anew[killed.lost_steps - 1]
+
+
+def test_a_partition_ends_by_itself_and_costs_no_process(storm):
+    apart = recoveries(storm.history())[-1]
+    assert "restarted" not in ends(apart)
+    assert ends(apart)["over"] == apart.span.ended
+    assert ends(apart)["noticed"] < ends(apart)["over"] < ends(apart)["first round"]
+
+
+def test_learners_notice_that_the_syncer_is_gone():
+    story = with_a_syncer_born_again()
+    [recovery] = recoveries(story.history())
+    noticed = next(phase for phase in recovery.phases if phase.name == "noticed")
+    assert noticed.by.startswith("learner-")
+    assert recovery.after("restarted") == pytest.approx(recovery.after("ready"))
+    assert recovery.after("ready") < recovery.after("first round") <= recovery.to_recover
+
+
+def test_a_process_that_is_started_after_a_pause_was_over_is_not_restarted_by_it(storm):
+    paused = storm.bounded(faults="[{pause: learner-1, at: 4s, for: 1s}]")
+    healed = paused.said(5.0, "harness", "healed", fault="f1", observed={})
+    assert list(ends(recoveries(healed.history())[0]))[2] == "over"
+
+
+def test_what_no_event_shows_has_no_time_and_a_reason(storm, killed):
+    silent = storm.without(lambda event: event.event == "lost" and event.learner == "learner-1")
+    [noticed, *_] = recoveries(silent.history())[0].phases
+    assert (noticed.t, noticed.missing) == (None, "nobody said so")
+    assert recoveries(silent.history())[0].to_detect == killed.after("excluded")
