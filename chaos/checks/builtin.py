@@ -24,14 +24,15 @@ from diloco_chaos.chaos.checks.liveness import (
 )
 from diloco_chaos.chaos.checks.losses import losses_are_numbers, members_agree, rounds_repeat, same_as_uninterrupted
 from diloco_chaos.chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
+from diloco_chaos.chaos.checks.phases import noticed_within, recovered_within
 from diloco_chaos.chaos.checks.resumed import resumed
 from diloco_chaos.chaos.checks.rounds import none_left_out, round_quorum, rounds_never_go_back
 from diloco_chaos.chaos.checks.samples import samples_once
 from diloco_chaos.chaos.checks.stalls import no_global_stall, uptime
 
-CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-          losses_are_numbers, members_agree, digests_agree, rounds_repeat, same_as_uninterrupted, samples_once,
-          rounds_never_go_back, resumed, none_left_out, round_quorum, exactly_once, replica_consistency,
-          weights_correct, processed_correct, learning_rate_correct, arithmetic_correct, quorum_respected,
-          staleness_bounded, fragments_in_turn, nobody_starves, silence_noticed, end_correct, no_unplanned_exit,
-          restarts, left_behind, faults_verified, all_undone)
+CHECKS = (no_global_stall, self_healing, reintegration, noticed_within, recovered_within, participation, blast_radius,
+          uptime, goodput, loss_parity, losses_are_numbers, members_agree, digests_agree, rounds_repeat,
+          same_as_uninterrupted, samples_once, rounds_never_go_back, resumed, none_left_out, round_quorum,
+          exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
+          arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn, nobody_starves, silence_noticed,
+          end_correct, no_unplanned_exit, restarts, left_behind, faults_verified, all_undone)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import mean
+from typing import Literal
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.harness.record.tape.events import (
     Disconnected,
+    Hello,
     Lost,
     Merge,
     Ready,
@@ -42,7 +44,9 @@ class Phase:
     by: str = ""
     """Who shows that."""
     missing: str = ""
-    """Where it has no time: why, or what would bring one."""
+    """Where it has no time: why."""
+    ending: Literal["never", "untold", "idle"] = "never"
+    """Where it has no time: it did not end (`never`), nothing tells (`untold`), or there is nothing to end (`idle`)."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +148,14 @@ class _Reading:
              and event.incarnation in (None, self._before)))
         if seen := min(((event.t, event.node) for event in missed if event.t >= since), default=None):
             return Phase(NOTICED, *seen)
-        return Phase(NOTICED, missing="nobody said so" if self._history.coordinator else
-                     "this trainer does not say whom it misses")
+        if self._history.coordinator:
+            return Phase(NOTICED, missing="nobody said so")
+        return Phase(NOTICED, missing="this trainer does not say whom it misses", ending="untold")
 
     def _excluded(self, first: Phase) -> Phase:
         """By the first round that was made without it, before it had part in one again."""
         if self._hub:
-            return Phase(EXCLUDED, missing="no round is made without it")
+            return Phase(EXCLUDED, missing="no round is made without it", ending="idle")
         until = self._history.end if first.t is None else first.t
         usual = max((members(merge) for merge in self._history.merges_between(
             max(self._history.origin, self._span.began - WINDOW_S), self._span.began)), default=0)
@@ -173,18 +178,21 @@ class _Reading:
         return Phase(OVER, self._span.ended, "harness")
 
     def _ready(self, back: Phase) -> Phase:
-        """By itself: it has all that it needs to train."""
+        """By itself: it has all that it needs to train; or by the coordinator, to which it connects again."""
         if back.t is None:
             return Phase(READY, missing=back.missing)
         if self._spawn is not None:
             began = self._history.tape.of(Resumed if self._hub else Ready, node=self._target)
             own = next((event.t for event in began if event.inc == self._spawn.incarnation), None)
         elif self._given_up():
-            said = self._history.tape.of(Ready, node=self._target)
-            own = next((event.t for event in said if event.t >= back.t), None)
+            again = [event.t for event in self._history.tape.of(Hello, node=self._history.recorder)
+                     if event.learner == self._target and event.t >= back.t]
+            own = min(again, default=None)
         else:
-            return Phase(READY, missing="it never was away")
-        return Phase(READY, missing="it did not say so") if own is None else Phase(READY, own, self._target)
+            return Phase(READY, missing="it never was away", ending="idle")
+        if own is not None:
+            return Phase(READY, own, self._target if self._spawn is not None else self._history.recorder)
+        return Phase(READY, missing="it did not say so", ending="untold")
 
     def _given_up(self) -> bool:
         """Return whether the coordinator gave it up while the fault lasted."""
@@ -208,7 +216,8 @@ class _Reading:
         history = self._history
         start = history.origin
         if history.first_fault - start < _LEAST_BEFORE_S:
-            return Phase(PACE, missing="the first fault came too early to know the pace before: let it come later")
+            return Phase(PACE, missing="the first fault came too early to know the pace before: let it come later",
+                         ending="untold")
         if first.t is None:
             return Phase(PACE, missing=first.missing)
         rate, contributors = pulse(history, start, history.first_fault)
@@ -237,9 +246,9 @@ class _Reading:
     def _made_good(self, first: Phase, lost: int | None) -> Phase:
         """By its own steps: as many as were lost, made anew."""
         if lost is None:
-            return Phase(MADE_GOOD, missing="what was lost is not told")
+            return Phase(MADE_GOOD, missing="what was lost is not told", ending="untold")
         if lost == 0:
-            return Phase(MADE_GOOD, missing="nothing was lost")
+            return Phase(MADE_GOOD, missing="nothing was lost", ending="idle")
         anew = self._steps(self._before + 1)
         if len(anew) >= lost and anew[lost - 1].t <= self._history.end:
             return Phase(MADE_GOOD, anew[lost - 1].t, self._target)

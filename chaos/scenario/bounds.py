@@ -93,6 +93,30 @@ class Goodput(_Bound):
     predicted needs a pace."""
 
 
+class RecoveredWithin(_Bound):
+    """recovered_within: how long after a fault each phase of the recovery may end."""
+
+    excluded: Seconds | None = None
+    restarted: Seconds | None = None
+    ready: Seconds | None = None
+    first_round: Seconds | None = None
+    pace_as_before: Seconds | None = None
+    work_made_good: Seconds | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Return phase -> seconds, of the phases that have a bound."""
+        return {name.replace("_", " "): seconds for name in type(self).model_fields
+                if (seconds := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _some(self) -> RecoveredWithin:
+        if not self.limits:
+            raise ValueError("name a phase: `first_round: 10s`; there are excluded, restarted, ready, first_round, "
+                             "pace_as_before and work_made_good")
+        return self
+
+
 class RoundQuorum(_Bound):
     """round_quorum."""
 
@@ -221,6 +245,8 @@ class Bounds(_Bound):
     reintegration: Within = Within()
     goodput: Goodput = Goodput()
     blast_radius: AtLeast = AtLeast(at_least=0.9)
+    noticed_within: Within | None = None
+    recovered_within: RecoveredWithin | None = None
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
     rounds_never_go_back: LostRounds = LostRounds()
@@ -248,6 +274,7 @@ class Bounds(_Bound):
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
                                         ("round_quorum", None), ("resumed", None), ("restarts", {"most": None}),
+                                        ("noticed_within", None), ("recovered_within", None),
                                         *(("none_left_out", {"within": ten}) for ten in (10.0, "10.0s")),
                                         ("switched_off", []), ("switched_off", ()), ("same_as_uninterrupted", None))
                 and (key not in _ASKED_FOR or key in self.model_fields_set)}

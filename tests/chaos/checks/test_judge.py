@@ -11,10 +11,11 @@ from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "resumed", "round_quorum", "restarts",
-          "none_left_out", "losses_are_numbers", "members_agree", "rounds_repeat", "samples_once", "left_behind",
-          "same_as_uninterrupted", "digests_agree"}
-"""About the quadratic model, longer silences, trainers whose workers number their rounds, and nodes of commands."""
+OTHERS = {"arithmetic_correct", "silence_noticed", "noticed_within", "recovered_within", "rounds_never_go_back",
+          "resumed", "round_quorum", "restarts", "none_left_out", "losses_are_numbers", "members_agree",
+          "rounds_repeat", "samples_once", "left_behind", "same_as_uninterrupted", "digests_agree"}
+"""About the quadratic model, longer silences, bounds that a scenario names, trainers whose workers number their rounds,
+and nodes of commands."""
 
 
 def test_every_check_has_its_say_in_a_run_with_every_kind_of_fault(storm):
