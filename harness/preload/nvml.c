@@ -34,12 +34,47 @@ __attribute__((constructor)) static void load(void) {
     page = page_of_node();
 }
 
+/* -- the real dlsym ------------------------------------------------------------------------------------------------ */
+
+#pragma weak dlvsym
+
+void *dlsym(void *handle, const char *name);
+
+/* Of a library without versions, as musl is: look through all of its symbols. */
+static int has_lookup(struct dl_phdr_info *object, size_t size, void *real) {
+    const ElfW(Dyn) *entry = NULL;
+    const ElfW(Sym) *symbols = NULL;
+    const char *names = NULL;
+    const uint32_t *hash = NULL;
+    (void)size;
+    for (int number = 0; number < object->dlpi_phnum; number++)
+        if (object->dlpi_phdr[number].p_type == PT_DYNAMIC)
+            entry = (const void *)(object->dlpi_addr + object->dlpi_phdr[number].p_vaddr);
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        const void *at = (const void *)(object->dlpi_addr + entry->d_un.d_ptr);
+        symbols = entry->d_tag == DT_SYMTAB ? at : symbols;
+        names = entry->d_tag == DT_STRTAB ? at : names;
+        hash = entry->d_tag == DT_HASH ? at : hash;
+    }
+    for (uint32_t number = 1; symbols && names && hash && number < hash[1]; number++) {
+        void *function = (void *)(object->dlpi_addr + symbols[number].st_value);
+        if (symbols[number].st_shndx && strcmp(names + symbols[number].st_name, "dlsym") == 0 &&
+            function != (void *)dlsym) {
+            *(void **)real = function;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static lookup *real_lookup(void) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-    static lookup *real;
-    for (size_t number = 0; !real && number < sizeof versions / sizeof *versions; number++)
-        real = (lookup *)dlvsym(RTLD_NEXT, "dlsym", versions[number]);
-    return real;
+    static void *real;
+    for (size_t number = 0; dlvsym && !real && number < sizeof versions / sizeof *versions; number++)
+        real = dlvsym(RTLD_NEXT, "dlsym", versions[number]);
+    if (!dlvsym && !real)
+        dl_iterate_phdr(has_lookup, &real);
+    return (lookup *)real;
 }
 
 /* What holds of the device; NULL: nothing. */

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -148,6 +149,18 @@ def test_without_nvml_it_is_missing_as_before(page, environment):
     code = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1')"
     assert "cannot open shared object file" in subprocess.run(
         [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True).stderr
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="needs musl-gcc (Debian: musl-tools)")
+def test_a_program_of_another_c_library_still_looks_functions_up(page, environment, tmp_path):
+    (tmp_path / "looks.c").write_text("""
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) { return dlsym(dlopen(NULL, RTLD_NOW), "puts") != puts || dlsym(RTLD_DEFAULT, "nowhere"); }
+""")
+    subprocess.run(["musl-gcc", "-o", tmp_path / "looks", tmp_path / "looks.c"], check=True)
+    assert subprocess.run([tmp_path / "looks"], env=environment, check=False).returncode == 0
+    assert page.loaded == 1
 
 
 def test_a_library_behind_it_still_finds_what_comes_next_after_itself(page, folder, environment):
