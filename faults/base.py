@@ -50,6 +50,10 @@ class Drawn(NamedTuple):
     """Which nodes it is drawn for; empty: all that it may hit."""
     simulated: bool = True
     """Whether it is drawn under virtual time, too, where others may do the same to a node."""
+    asked: bool = False
+    """Whether it is drawn only where the scenario has such a fault itself, or it is asked for by name."""
+    spare: str = ""
+    """The setting that holds the node that it brings: the cluster's last learner."""
 
 
 def unable(reasons: Iterable[str]) -> Observation:

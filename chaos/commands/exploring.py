@@ -54,7 +54,8 @@ def explore(
     from diloco_chaos.chaos.exploration.report import document, show
     from diloco_chaos.chaos.scenario.loading import load
     from diloco_chaos.harness.base.workers import WorkersError
-    base, place = load(scenario)[0], backend_of(on, {})
+    base = own = load(scenario)[0]
+    place = backend_of(on, {})
     if base.trainer.programs():
         raise Failure(f"{scenario}: schedules are drawn for learners and a syncer, and tried under virtual time; the "
                       f"commands of trainer {base.trainer.name} are processes, which take real time: name a scenario "
@@ -65,7 +66,7 @@ def explore(
         base = base.model_copy(update={"cluster": base.trainer.cheapest(), "faults": ()})
     one_of("--clusters", clusters, ["own", "drawn"])
     try:
-        kinds = known([kind.strip() for kind in faults.split(",")] if faults else None, place.abilities)
+        kinds = known([kind.strip() for kind in faults.split(",")] if faults else None, place.abilities, own)
     except ValueError as error:
         raise Failure(f"--faults: {error}", 2) from error
     most_s, began = _time(within), time.monotonic()

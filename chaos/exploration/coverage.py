@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.faults import FAULTS
+from diloco_chaos.faults import FAULTS, Fault
 from diloco_chaos.harness.record.tape.events import (
     Event,
     Exit,
@@ -21,6 +21,7 @@ from diloco_chaos.harness.record.tape.events import (
     Resumed,
     Spawn,
 )
+from diloco_chaos.harness.trainers.core.programs import ends
 
 Pair = tuple[str, str]
 """(kind of fault, what its target was doing); or, of faults that follow each other, (family of the first, family of the
@@ -36,7 +37,12 @@ _MOMENT_S = 1e-5
 def pairs(history: History) -> set[Pair]:
     """Return all pairs of a run: a fault's kind, and the state of the node that it hit."""
     return {(span.planned.fault.kind, state(history, target, span.injected))
-            for span in history.spans if span.injected is not None for target in span.planned.fault.targets}
+            for span in history.spans if span.injected is not None for target in _nodes(span.planned.fault)}
+
+
+def _nodes(fault: Fault) -> list[str]:
+    """Return the targets that are nodes: a link does nothing."""
+    return [target for target in fault.targets if len(ends(target)) == 1]
 
 
 def family(kind: str) -> str:
@@ -50,7 +56,7 @@ def sequences(history: History) -> set[Pair]:
     came = sorted(((span.injected, span.planned.fault) for span in history.spans if span.injected is not None),
                   key=lambda pair: pair[0])
     return {(family(first.kind), f"{family(second.kind)}{_AT}{state(history, target, at)}")
-            for (_, first), (at, second) in pairwise(came) for target in second.targets}
+            for (_, first), (at, second) in pairwise(came) for target in _nodes(second)}
 
 
 def traces(history: History) -> set[str]:

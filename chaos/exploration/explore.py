@@ -41,7 +41,7 @@ from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.exploration.shrink import shrunk
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.runner.simulate import SimulatedRun
-from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.model import DOMAIN, Scenario, members_of
 from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
@@ -49,6 +49,7 @@ from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.record.storage.files import write_whole
 from diloco_chaos.harness.record.tape.events import Begin
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 ROUND, FIRST_ROUND = 48, 8
 """Schedules that are drawn at once, at the most, and at first: what breaks at once is told at once."""
@@ -110,7 +111,7 @@ class Search:
             longest = _STANDS_S + _TIMES_AS_LONG * cluster.budget * slowest
             checks = bare.checks.model_copy(update={"loss_parity": None})  # its margins are not meant for any cluster
             bare = bare.model_copy(update={"cluster": cluster, "deadline": max(bare.deadline, longest),
-                                           "checks": checks})
+                                           "checks": checks, **_left(bare, cluster)})
         return Scenario.model_validate_json(as_json(bare))
 
     def again(self, number: int, seed: Seed) -> ExplorationJob:
@@ -222,7 +223,7 @@ def explore(search: Search, corpus: Path, workers: Workers[ExplorationJob, Tried
     Raises:
         ExplorationError: the folder is another exploration's, or can't be written.
     """
-    kinds = known_kinds(search.kinds, abilities_of(search.on))
+    kinds = known_kinds(search.kinds, abilities_of(search.on), search.scenario)
     kept = ScheduleCorpus(corpus, search.settings(kinds))
     state = Exploration(possible=coverage.possible({kind: drawn_role(kind) for kind in kinds}, held_for()),
                         on=search.on)
@@ -335,6 +336,14 @@ def roomy(base: Scenario, faults: Sequence[Document], abilities: Set[Ability] = 
     return base.model_copy(update={"cluster": longer, "deadline": max(base.deadline, times * base.deadline)})
 
 
+def _left(scenario: Scenario, cluster: TrainerSettings) -> dict[str, Any]:
+    """Return a scenario's domains, where it has any, without what this cluster does not have."""
+    present = {*cluster.all_nodes, *cluster.link_names}
+    left = {domain: tuple(name for name in members if name in present)
+            for domain, members in members_of(scenario.domains, scenario.cluster).items()}
+    return {"domains": {domain: members for domain, members in left.items() if members}} if left else {}
+
+
 def smallest(search: Search, base: Scenario, faults: Sequence[Document], check: str) -> list[Document]:
     """The smallest schedule that still breaks this check, as far as so many runs show."""
     bare, abilities = as_json(base), abilities_of(search.on)
@@ -342,7 +351,8 @@ def smallest(search: Search, base: Scenario, faults: Sequence[Document], check: 
     def breaks(candidate: Sequence[Document]) -> bool:
         return with_faults(base, candidate, abilities) is not None and check in attempt(ExplorationJob(
             number=0, scenario=bare, faults=tuple(candidate), on=search.on, runs=search.runs)).failed
-    return shrunk(faults, breaks, _SHRINKS if search.on == IN_MEMORY else _REAL_SHRINKS)
+    members = {f"{DOMAIN}{domain}": names for domain, names in members_of(base.domains, base.cluster).items()}
+    return shrunk(faults, breaks, _SHRINKS if search.on == IN_MEMORY else _REAL_SHRINKS, members)
 
 
 def as_json(scenario: Scenario) -> str:

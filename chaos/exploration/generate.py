@@ -7,14 +7,14 @@ asked for a choice at a time, the simplest first.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.scenario.bounds import LossParity
-from diloco_chaos.chaos.scenario.model import COORDINATOR, Scenario
+from diloco_chaos.chaos.scenario.model import COORDINATOR, DOMAIN, Scenario, domains_in, joiners, members_of
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.salvage import Rest
@@ -23,6 +23,7 @@ from diloco_chaos.faults import FAULTS, Drawn
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.simulated.place import Simulated
 from diloco_chaos.harness.trainers.api.trainer import OFTEN
+from diloco_chaos.harness.trainers.core.programs import ends
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -55,20 +56,22 @@ class ByChance:
         return options[self._chance.randrange(len(options))]
 
 
-def drawable(abilities: Set[Ability] = VIRTUAL) -> dict[str, Drawn]:
+def drawable(abilities: Set[Ability] = VIRTUAL, asked: Collection[str] = ()) -> dict[str, Drawn]:
     """Return the kinds of faults that can be drawn for a place with these abilities, the simplest first, with how their
-    settings are drawn."""
+    settings are drawn. `asked`: those that are asked for, of the kinds that must be."""
     drawn_kinds = {kind: fault.drawn for kind, fault in FAULTS.items()
                    if fault.drawn is not None and fault.needs <= abilities
-                   and (fault.drawn.simulated or abilities != VIRTUAL)}
+                   and (fault.drawn.simulated or abilities != VIRTUAL)
+                   and (not fault.drawn.asked or kind in asked)}
     return dict(sorted(drawn_kinds.items(), key=lambda item: (item[1].order, item[0])))
 
 
-def settings(chooser: Chooser, kind: str) -> Document:
+def settings(chooser: Chooser, scenario: Scenario, kind: str) -> Document:
     """A kind's own settings."""
     drawn = _drawn(kind)
     chosen = {name: chooser.pick(values) for name, values in drawn.settings.items()}
-    return chosen | dict(chooser.pick(drawn.ways) if drawn.ways else {})
+    spare = {drawn.spare: scenario.cluster.names[-1]} if drawn.spare else {}
+    return chosen | spare | dict(chooser.pick(drawn.ways) if drawn.ways else {})
 
 
 def _drawn(kind: str) -> Drawn:
@@ -87,18 +90,34 @@ def drawn_role(kind: str) -> str:
     return _drawn(kind).role or FAULTS[kind].target_role
 
 
+def fits(scenario: Scenario, kind: str, target: str) -> bool:
+    """Return whether a kind is drawn for a target: a node of its role, or a domain all of whose nodes are."""
+    if not target.startswith(DOMAIN):
+        return drawn_role(kind) in ("any", scenario.trainer.role_of(target))
+    members = domains_in(target, members_of(scenario.domains, scenario.cluster), FAULTS[kind].on_links).get(target, ())
+    return bool(members) and not _drawn(kind).spare and all(
+        drawn_role(kind) in ("any", scenario.trainer.role_of(node)) for member in members for node in ends(member))
+
+
+def node_of(scenario: Scenario, target: str) -> str:
+    """Return a node that a target is, or has: of a domain the first."""
+    members = members_of(scenario.domains, scenario.cluster).get(target.removeprefix(DOMAIN), ())
+    return ends(members[0])[0] if target.startswith(DOMAIN) and members else target
+
+
 def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before: Sequence[Document]) -> Document:
     """One more fault, after these."""
     kind = chooser.pick(kinds)
     learners = scenario.cluster.starters
     nodes = {"any": (*learners, COORDINATOR), "learner": learners, "syncer": (COORDINATOR,)}
-    target = chooser.pick(nodes[drawn_role(kind)])
-    return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser, kind)}
+    whole = [target for target in map(f"{DOMAIN}{{}}".format, scenario.domains) if fits(scenario, kind, target)]
+    target = chooser.pick((*nodes[drawn_role(kind)], *whole))
+    return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser, scenario, kind)}
 
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """Return when a fault comes: a time, an event, a failpoint, or soon after another fault."""
-    points = scenario.trainer.failpoints(scenario.trainer.role_of(target))
+    points = () if target.startswith(DOMAIN) else scenario.trainer.failpoints(scenario.trainer.role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":
@@ -133,9 +152,16 @@ def sensible(scenario: Scenario, faults: Sequence[Document], abilities: Set[Abil
     """These faults, without those that make no sense beside the ones before them."""
     kept: list[Document] = []
     for fault in faults:
-        if with_faults(scenario, [*kept, fault], abilities) is not None:
+        if _makes_sense(scenario, [*kept, fault], abilities):
             kept.append(fault)
     return kept
+
+
+def _makes_sense(scenario: Scenario, faults: Sequence[Document], abilities: Set[Ability]) -> bool:
+    """Return whether these faults can be, and none hits a node that another one brings: it may come before that."""
+    made = with_faults(scenario, faults, abilities)
+    return made is not None and not {*joiners(made.faults)} & {node for fault in made.faults for target in fault.targets
+                                                               for node in ends(target)}
 
 
 def with_faults(scenario: Scenario, faults: Sequence[Document],
@@ -160,7 +186,7 @@ def choose(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], count: in
     faults: list[Document] = []
     for _ in range(count):
         fault = document(chooser, scenario, kinds, faults)
-        if with_faults(scenario, [*faults, fault], abilities) is not None:
+        if _makes_sense(scenario, [*faults, fault], abilities):
             faults.append(fault)
     return faults
 
@@ -188,13 +214,16 @@ def allowing(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"checks": scenario.checks.model_copy(update=changed)})
 
 
-def known(kinds: Sequence[str] | None, abilities: Set[Ability] = VIRTUAL) -> tuple[str, ...]:
-    """Return the kinds to choose from; None: all that can be drawn for a place with these abilities.
+def known(kinds: Sequence[str] | None, abilities: Set[Ability] = VIRTUAL,
+          scenario: Scenario | None = None) -> tuple[str, ...]:
+    """Return the kinds to choose from; None: all that can be drawn for a place with these abilities. Some must be asked
+    for: by name, or by a fault of the scenario's own.
 
     Raises:
         ValueError: one of them is not known here.
     """
-    kinds_known = drawable(abilities)
+    own = {fault.kind for fault in scenario.faults} if scenario else set()
+    kinds_known = drawable(abilities, own if kinds is None else kinds)
     if kinds is None:
         return tuple(kinds_known)
     strange = [kind for kind in kinds if kind not in kinds_known]

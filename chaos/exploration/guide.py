@@ -14,6 +14,8 @@ from diloco_chaos.chaos.exploration.generate import (
     Document,
     document,
     drawn_role,
+    fits,
+    node_of,
     sensible,
     times,
     trigger,
@@ -95,7 +97,7 @@ def _changed(scenario: Scenario, chooser: ByChance, faults: Sequence[Document],
     fault = faults[place]
     kind = _kind(fault)
     moved: Document = {kind: fault[kind], **trigger(chooser, scenario, kind, str(fault[kind]), faults[:place]),
-                       **drawn_settings(chooser, kind)}
+                       **drawn_settings(chooser, scenario, kind)}
     if chooser.pick(("there", "elsewhere")) == "there":
         moved = _without_moment(moved) | {name: value for name, value in fault.items() if name in _WHEN}
     return [*faults[:place], moved, *faults[place + 1:]]
@@ -108,11 +110,12 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
     fault = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
     kind, place = _kind(fault), chooser.pick(range(len(faults)))
     target = str(faults[place][_kind(faults[place])])
-    if drawn_role(kind) in ("any", scenario.trainer.role_of(target)) and chooser.pick((True, False)):
+    if fits(scenario, kind, target) and chooser.pick((True, False)):
         fault = fault | {kind: target}
+    near = node_of(scenario, target)
     seldom: list[Document] = [
         {"when": {"node": node, "event": event, "count": count}}
-        for node in (COORDINATOR, target) for event, counts in scenario.trainer.drawn_events(
+        for node in (COORDINATOR, near) for event, counts in scenario.trainer.drawn_events(
             scenario.trainer.role_of(node)).items() if counts == SELDOM for count in counts]
     then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
     if seldom and chooser.pick(("seldom", "soon")) == "seldom":
@@ -137,7 +140,7 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
     learners = scenario.cluster.starters
     target = COORDINATOR if role == COORDINATOR else chooser.pick(learners)
     count = chooser.pick(range(20, 101, 5))
-    settings = drawn_settings(chooser, kind)
+    settings = drawn_settings(chooser, scenario, kind)
     waits = chooser.pick(("0s", "100ms", "300ms", "700ms", "1s", "1300ms"))
     holds: dict[str, str] = {"uploading": "upload.half", "committed": "commit.before_broadcast",
                              "saving": chooser.pick(_SAVING)}
@@ -173,8 +176,8 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
 def _begins(scenario: Scenario, chooser: ByChance, kind: str, target: str) -> Document:
     """A fault that comes first; on its own kind of target, should it have another. One that holds its target comes at a
     moment of the protocol as often as at a time."""
-    target = target if drawn_role(kind) in ("any", scenario.trainer.role_of(target)) else (
+    target = target if fits(scenario, kind, target) else (
         COORDINATOR if drawn_role(kind) == COORDINATOR else chooser.pick(scenario.cluster.starters))
     how = trigger(chooser, scenario, kind, target, ()) if chooser.pick((True, False)) else {
         "at": chooser.pick(times(scenario))}
-    return {kind: target, **how, **drawn_settings(chooser, kind)}
+    return {kind: target, **how, **drawn_settings(chooser, scenario, kind)}

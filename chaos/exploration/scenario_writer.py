@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from diloco_chaos.chaos.exploration.generate import Document, with_faults
 from diloco_chaos.chaos.scenario.document import HEADER
-from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.model import DOMAIN, Scenario
 from diloco_chaos.harness.places.base import ABILITIES
 
 
@@ -20,6 +20,7 @@ def text(scenario: Scenario, faults: Sequence[Document], name: str, description:
     whole = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     content = {"name": name, "description": description, "trainer": whole.get("trainer", {}),
                "cluster": whole.get("cluster", {}), "deadline": f"{scenario.deadline:g}s",
+               "domains": whole.get("domains", {}) if _at_domains(faults) else {},
                "faults": [dict(fault) for fault in faults], "checks": whole.get("checks", {})}
     yaml = YAML()
     yaml.default_flow_style = False
@@ -28,3 +29,8 @@ def text(scenario: Scenario, faults: Sequence[Document], name: str, description:
     out.write(HEADER + "\n")
     yaml.dump({key: value for key, value in content.items() if value not in ({}, [])}, out)
     return out.getvalue()
+
+
+def _at_domains(faults: Sequence[Document]) -> bool:
+    """Return whether one of these is aimed at a failure domain."""
+    return any(isinstance(value, str) and value.startswith(DOMAIN) for fault in faults for value in fault.values())

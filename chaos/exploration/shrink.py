@@ -3,7 +3,7 @@ runs that it asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from diloco_chaos.chaos.exploration.generate import Document
 
@@ -15,8 +15,10 @@ _SIMPLER: dict[str, tuple[object, ...]] = {
     "close_after": ("0s",), "reset_after": ("0s",)}
 
 
-def shrunk(faults: Sequence[Document], breaks: Breaks, most_runs: int = 120) -> list[Document]:
-    """A schedule that breaks and from which nothing can be left out; after so many runs the best that was found."""
+def shrunk(faults: Sequence[Document], breaks: Breaks, most_runs: int = 120,
+           members: Mapping[str, Sequence[str]] = {}) -> list[Document]:
+    """A schedule that breaks and from which nothing can be left out; after so many runs the best that was found.
+    `members`: of each target that is several, its single ones."""
     left = most_runs
 
     def still(candidate: Sequence[Document]) -> bool:
@@ -27,7 +29,7 @@ def shrunk(faults: Sequence[Document], breaks: Breaks, most_runs: int = 120) -> 
     smaller = True
     while smaller and left > 0:
         smaller = False
-        for candidate in [*_fewer(best), *_simpler(best)]:
+        for candidate in [*_fewer(best), *_narrower(best, members), *_simpler(best)]:
             if still(candidate):
                 best, smaller = candidate, True
                 break
@@ -56,6 +58,14 @@ def _without(faults: list[Document], gone: int) -> list[Document]:
                 fault = fault | {"after": after | {"fault": f"f{before}"}}
         rest.append(fault)
     return rest
+
+
+def _narrower(faults: list[Document], members: Mapping[str, Sequence[str]]) -> Iterator[list[Document]]:
+    """A single member of a domain in its place."""
+    for number, fault in enumerate(faults):
+        for key, value in fault.items():
+            if isinstance(value, str) and value in members:
+                yield from ([*faults[:number], fault | {key: name}, *faults[number + 1:]] for name in members[value])
 
 
 def _simpler(faults: list[Document]) -> Iterator[list[Document]]:

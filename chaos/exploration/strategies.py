@@ -68,7 +68,7 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
     chooser = _ByHypothesis(draw)
     count = draw(st.integers(0, max_faults))
     abilities = named(on).abilities
-    drawn = choose(chooser, base, known(faults, abilities), count, abilities)
+    drawn = choose(chooser, base, known(faults, abilities, base), count, abilities)
     return plan_of(base, drawn, draw(st.integers(0, 7)), abilities)
 
 

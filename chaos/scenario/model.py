@@ -148,17 +148,17 @@ def named(fault: dict[str, Any], everyone: Any, domains: Mapping[str, Sequence[s
         kind, targets, rest["process"] = f"{kind}_process", nodes, process
     if isinstance(targets, str) and " with " in targets:  # `replace: w-2 with w-5`
         targets, _, rest["with"] = targets.partition(" with ")
-    if aimed := _domains_in(targets, domains, kind in FAULTS and FAULTS[kind].on_links):
+    if aimed := domains_in(targets, domains, kind in FAULTS and FAULTS[kind].on_links):
         listed: list[Any] = list(targets) if isinstance(targets, list | tuple) else [targets]
         targets = list(dict.fromkeys(name for target in listed for name in aimed.get(target, [target])))
         rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in aimed.items()}
     if kind in FAULTS and FAULTS[kind].spreads_over in rest:
-        every = _domains_in([f"{DOMAIN}{domain}" for domain in domains], domains, FAULTS[kind].on_links)
+        every = domains_in([f"{DOMAIN}{domain}" for domain in domains], domains, FAULTS[kind].on_links)
         rest["domains"] = {target.removeprefix(DOMAIN): members for target, members in every.items()}
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
 
 
-def _domains_in(targets: Any, domains: Mapping[str, Sequence[str]], links: bool) -> dict[str, tuple[str, ...]]:
+def domains_in(targets: Any, domains: Mapping[str, Sequence[str]], links: bool) -> dict[str, tuple[str, ...]]:
     """Return the domains that are among targets, as they are written there, with their nodes, and their links where a
     fault is about `links`; one that is not known, or that has none of these, stays a target."""
     listed = targets if isinstance(targets, list | tuple) else [targets]

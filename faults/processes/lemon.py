@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from diloco_chaos.faults.base import FaultContext, Observation
+from diloco_chaos.faults.base import Drawn, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.processes.process import Ending
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
@@ -28,6 +28,8 @@ class Lemon(Ending):
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
     endless: ClassVar[bool] = True
     timed: ClassVar[bool] = True
+    drawn = Drawn(25, {"after_start": ("800ms", "300ms", "1500ms")}, family="ends", asked=True,
+                  ways=({"times": 2}, {"times": 3}, {"for": "3s"}))
 
     kind: Literal["lemon"] = "lemon"
     after_start: Seconds = 0.8

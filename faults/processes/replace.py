@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from diloco_chaos.faults.base import Fault, FaultContext, Observation
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.base import Ability
@@ -22,6 +22,7 @@ class Replace(Fault):
     reversible: ClassVar[bool] = False
     stops_target: ClassVar[bool] = True
     target_role = "learner"
+    drawn = Drawn(27, family="ends", asked=True, spare="with")
 
     kind: Literal["replace"] = "replace"
     spare: str = Field("", alias="with")

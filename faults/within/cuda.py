@@ -21,6 +21,7 @@ _WAITS: tuple[CudaCall, ...] = ("cudaMemcpy", "cudaStreamSynchronize", "cudaDevi
                                 "cudaStreamQuery", "cudaEventQuery")
 _QUESTIONS: tuple[CudaCall, ...] = ("cudaGetLastError", "cudaPeekAtLastError")
 _OF_A_DEVICE = tuple(call for call in CUDA_CALLS if call not in ("cudaGetDeviceCount", "cudaSetDevice", *_QUESTIONS))
+_COUNTED_BY_ECC: tuple[DeviceError, ...] = ("ecc", "contained")
 _NO_DEVICE = 100
 
 
@@ -30,14 +31,16 @@ class _Code(NamedTuple):
     called: str
     calls: tuple[CudaCall, ...]
     """Those that it begins with."""
+    xid: int = 0
+    """The driver's number for what is nearest to it; 0: none is."""
 
 
 _CODES: Mapping[DeviceError, _Code] = {
-    "ecc": _Code(214, "an uncorrectable ECC error", _OF_A_DEVICE),
-    "contained": _Code(226, "a contained error", _OF_A_DEVICE),
-    "nvlink": _Code(220, "an uncorrectable NVLink error", _OF_A_DEVICE),
-    "launch": _Code(719, "a launch failure", (*_LAUNCHES, *_WAITS)),
-    "lost": _Code(999, "a lost device", tuple(call for call in CUDA_CALLS if call not in _QUESTIONS)),
+    "ecc": _Code(214, "an uncorrectable ECC error", _OF_A_DEVICE, 48),
+    "contained": _Code(226, "a contained error", _OF_A_DEVICE, 94),
+    "nvlink": _Code(220, "an uncorrectable NVLink error", _OF_A_DEVICE, 74),
+    "launch": _Code(719, "a launch failure", (*_LAUNCHES, *_WAITS), 43),
+    "lost": _Code(999, "a lost device", tuple(call for call in CUDA_CALLS if call not in _QUESTIONS), 79),
     "memory": _Code(2, "full device memory", _ALLOCATES)}
 
 
@@ -46,7 +49,8 @@ class Cuda(Counted):
     library that is preloaded into them does so; no device is touched.
 
     An error of a device stays with its process, also when the fault is over, and with the node while the fault lasts: a
-    process that is started again fails again. Running out of memory is the call's own.
+    process that is started again fails again. Running out of memory is the call's own. NVML answers to match: the
+    device is lost, one more ECC error was not corrected, there was such a Xid.
 
     What it does not see: libraries that have the runtime linked into them (cuBLAS, cuDNN, NCCL), and the driver's
     interface.
@@ -78,9 +82,10 @@ class Cuda(Counted):
     def rule(self) -> CudaRule:
         """Return what becomes of which calls."""
         if self.error is not None:
-            code, _, calls = _CODES[self.error]
+            code, _, calls, xid = _CODES[self.error]
             return CudaRule(calls, "error", code, _NO_DEVICE if self.error == "lost" else code,
-                            lasts=self.error != "memory", after=self.after_bytes)
+                            lasts=self.error != "memory", after=self.after_bytes, lost=self.error == "lost",
+                            ecc=int(self.error in _COUNTED_BY_ECC), xid=xid)
         return CudaRule(_WAITS, "hang") if self.hang else CudaRule(_LAUNCHES, "delay", delay_s=self.delay or 0.0)
 
     def inject(self, hit: FaultContext) -> Observation:
@@ -95,7 +100,8 @@ class Cuda(Counted):
     def observe_end(self, hit: FaultContext) -> Observation:
         """Return the calls that the processes themselves have counted."""
         done = {target: hit.having(CudaCalls).cuda_hits(target, hit.id) for target in self.targets}
-        if missed := unable(self._missed(target, each) for target, each in done.items() if not each or not each.calls):
+        if missed := unable(self._missed(target, each) for target, each in done.items()
+                            if not each or not (each.calls or each.answered)):
             return missed
         hits = {target: each for target, each in done.items() if each is not None}
         return {"ok": True, "hit": "; ".join(self._counted(target, each) for target, each in hits.items()),
@@ -119,9 +125,10 @@ class Cuda(Counted):
 
     def _counted(self, target: str, hits: CudaHits) -> str:
         calls = ", ".join(f"{call} {count}" for call, count in hits.calls.items())
-        count = sum(hits.calls.values())
         of = "one process" if hits.processes == 1 else f"{hits.processes} processes"
-        return f"{target}: {self._what} for {count} call{'' if count == 1 else 's'} ({calls}) of {of}"
+        parts = [f"{_several(sum(hits.calls.values()), 'call')} ({calls}) of {of}"] if calls else []
+        parts += [f"{_several(hits.answered, 'answer')} of NVML"] if hits.answered else []
+        return f"{target}: {self._what} for {' and '.join(parts)}"
 
     def _missed(self, target: str, hits: CudaHits | None) -> str:
         if hits is None:
@@ -133,3 +140,7 @@ class Cuda(Counted):
         why = f"fewer than {show_bytes(self.after_bytes)} were allocated" if self.after_bytes else \
             f"there was no {names(self.rule.calls, 'or')}"
         return f"{target}: calls of the CUDA runtime were met ({met}), and none was hit: {why}"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -9,13 +9,10 @@
  * libcudart itself. */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
+#include "next.h"
 #include "page.h"
 
 #define SUCCESS 0
@@ -44,27 +41,6 @@ __attribute__((constructor)) static void load(void) {
     if ((page = page_of_node()))
         __atomic_fetch_add(&page->loaded, 1, __ATOMIC_RELAXED);
     errno = before;
-}
-
-/* -- the runtime's own function ------------------------------------------------------------------------------------ */
-
-static int is_runtime(struct dl_phdr_info *object, size_t size, void *name) {
-    const char *slash = strrchr(object->dlpi_name, '/');
-    (void)size;
-    if (!strstr(slash ? slash : object->dlpi_name, "libcudart") || strlen(object->dlpi_name) >= LONGEST)
-        return 0;
-    strcpy(name, object->dlpi_name);
-    return 1;
-}
-
-/* A runtime that was loaded later, for one library alone, is in nobody's sight but that library's. */
-static void *found(const char *function) {
-    char name[LONGEST];
-    void *next = dlsym(RTLD_NEXT, function);
-    if (next || !dl_iterate_phdr(is_runtime, name))
-        return next;
-    void *runtime = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    return runtime ? dlsym(runtime, function) : NULL;
 }
 
 /* -- what becomes of a call ---------------------------------------------------------------------------------------- */
@@ -141,7 +117,7 @@ static int done(enum cuda_call call, int code) {
         static int(*real) parameters;                                                                                  \
         int code = struck(call, bytes);                                                                                \
         if (code == SUCCESS && !real)                                                                                  \
-            real = (int(*) parameters)found(name);                                                                     \
+            real = (int(*) parameters)next_of("libcudart", name);                                                                     \
         return code != SUCCESS ? code : real ? done(call, real arguments) : UNKNOWN;                                   \
     }
 #define CALL(call, name, bytes, parameters, arguments) CALL_AS(int name, call, #name, bytes, parameters, arguments)

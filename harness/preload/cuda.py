@@ -34,6 +34,12 @@ class CudaRule:
     delay_s: float = 0.0
     after: int = 0
     """Bytes that are allocated before it bites."""
+    lost: bool = False
+    """NVML says that the device is lost."""
+    ecc: int = 0
+    """So many more uncorrected ECC errors does NVML count."""
+    xid: int = 0
+    """And of this Xid it tells who waits for events; 0: of none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class CudaHits:
     """How many of each were hit."""
     processes: int
     """How many had such a call."""
+    answered: int = 0
+    """How many questions NVML answered as of such a device."""
 
 
 class CudaPart(ctypes.Structure):
@@ -53,9 +61,10 @@ class CudaPart(ctypes.Structure):
 
     _fields_ = (("armed", ctypes.c_uint32), ("calls", ctypes.c_uint32), ("action", ctypes.c_uint32),
                 ("error", ctypes.c_int32), ("error_before", ctypes.c_int32), ("lasts", ctypes.c_uint32),
+                ("lost", ctypes.c_uint32), ("ecc", ctypes.c_uint32), ("xid", ctypes.c_uint64),
                 ("delay_ns", ctypes.c_uint64), ("after", ctypes.c_uint64), ("allocated", ctypes.c_uint64),
-                ("processes", ctypes.c_uint64), ("met", ctypes.c_uint64 * len(CUDA_CALLS)),
-                ("hit", ctypes.c_uint64 * len(CUDA_CALLS)))
+                ("processes", ctypes.c_uint64), ("answered", ctypes.c_uint64),
+                ("met", ctypes.c_uint64 * len(CUDA_CALLS)), ("hit", ctypes.c_uint64 * len(CUDA_CALLS)))
 
     def arm(self, rule: CudaRule, number: int) -> None:
         """Let a rule hold from now on. `number`: another one each time, and never 0."""
@@ -64,6 +73,7 @@ class CudaPart(ctypes.Structure):
         self.action, self.lasts = _ACTIONS.index(rule.action), rule.lasts
         self.error, self.error_before = rule.error, rule.error_before
         self.delay_ns, self.after = round(rule.delay_s * 1e9), rule.after
+        self.lost, self.ecc, self.xid = rule.lost, rule.ecc, rule.xid
         self.armed = number
 
     def disarm(self) -> bool:
@@ -74,7 +84,7 @@ class CudaPart(ctypes.Structure):
     @property
     def hits(self) -> CudaHits:
         """Return what it has done since it was armed; also of one that is not any more."""
-        return CudaHits(_counted(self.met), _counted(self.hit), self.processes)
+        return CudaHits(_counted(self.met), _counted(self.hit), self.processes, self.answered)
 
 
 def _counted(counts: Sequence[int]) -> dict[str, int]:

@@ -16,6 +16,8 @@ of the CUDA runtime."""
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
+_SOURCES: dict[Concern, tuple[str, ...]] = {"cuda": ("cuda.c", "nvml.c")}
+"""Of a concern that has more than the file of its name."""
 _LINKED: dict[Concern, tuple[str, ...]] = {
     "connect": (), "io": ("-ldl",), "hang": ("-ldl",), "unsynced": ("-ldl",), "cuda": ("-ldl",)}
 
@@ -42,10 +44,11 @@ def built(folder: Path, concern: Concern, what: str) -> Path:
     Raises:
         PreloadError: there is no compiler, or it could not.
     """
-    library, source = folder.resolve() / f"{concern}.so", Path(__file__).with_name(f"{concern}.c")
+    library = folder.resolve() / f"{concern}.so"
+    sources = [str(Path(__file__).with_name(name)) for name in _SOURCES.get(concern, (f"{concern}.c",))]
     if not compiler():
         raise PreloadError(no_compiler(what))
-    argv = [compiler(), *_FLAGS, "-o", str(library), str(source), *_LINKED[concern]]
+    argv = [compiler(), *_FLAGS, "-o", str(library), *sources, *_LINKED[concern]]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     if done.returncode != 0:
         raise PreloadError(f"{what}: {compiler()} could not build the library:\n{done.stderr.strip()}")

@@ -46,7 +46,7 @@ struct rule {
     char first[LONGEST]; /* the file that was hit first */
 };
 
-/* What becomes of calls of the CUDA runtime. Its twin is cuda.py. */
+/* What becomes of calls of the CUDA runtime, and of NVML's answers. Its twin is cuda.py. */
 struct cuda {
     uint32_t armed;       /* how often one was armed, while it is; else 0 */
     uint32_t calls;       /* a bit for each call that it begins with */
@@ -54,11 +54,15 @@ struct cuda {
     int32_t error;        /* what a call returns */
     int32_t error_before; /* the same in a process that has not used its device yet */
     uint32_t lasts;       /* every call of that process returns it from then on */
+    uint32_t lost;        /* NVML says that the device is lost */
+    uint32_t ecc;         /* so many more uncorrected errors */
+    uint64_t xid;         /* and this Xid; 0: none */
     uint64_t delay_ns;
     uint64_t after;       /* bytes that are allocated before it bites */
     /* counted by the processes */
     uint64_t allocated;
     uint64_t processes;   /* that had a call that was hit */
+    uint64_t answered;    /* questions that NVML answered so */
     uint64_t met[CUDA_CALLS];
     uint64_t hit[CUDA_CALLS];
 };

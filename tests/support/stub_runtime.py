@@ -110,6 +110,41 @@ int step(double *loss) {
 """
 """What a job trains with: a loss that a kernel makes smaller."""
 
+NVML = """
+#include <unistd.h>
+static int devices[1];
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = devices; return index ? 2 : 0; }
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *degrees) {
+    *degrees = 40;
+    return device == devices ? 0 : 2;
+}
+int nvmlDeviceGetTotalEccErrors(void *device, int kind, int since, unsigned long long *errors) {
+    *errors = 7;
+    return 0;
+}
+int nvmlDeviceGetMemoryErrorCounter(void *device, int kind, int since, int where, unsigned long long *errors) {
+    *errors = where;
+    return 0;
+}
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) { return 0; }
+int nvmlEventSetWait_v2(void *set, void *event, unsigned ms) { usleep(ms * 1000); return 10; }
+"""
+MONITOR = """
+#include <stdio.h>
+int nvmlDeviceGetHandleByIndex_v2(unsigned, void **), nvmlDeviceGetTemperature(void *, int, unsigned *);
+int loop(void) {
+    void *device;
+    unsigned degrees = 0;
+    int code = nvmlDeviceGetHandleByIndex_v2(0, &device);
+    code = code ? code : nvmlDeviceGetTemperature(device, 0, &degrees);
+    printf("%d %u\\n", code, degrees);
+    return 0;
+}
+"""
+"""Asks NVML for a temperature."""
+
 
 def compiled(folder, name, source, *options):
     """A program or a library in a folder, beside its source; it finds others that are there."""
@@ -124,6 +159,18 @@ def stub_runtime(folder):
     (folder / "versions").write_text(VERSIONED)
     return compiled(folder, "libcudart.so.12", RUNTIME, "-shared", "-Wl,-soname,libcudart.so.12,-Bsymbolic",
                     f"-Wl,--version-script={folder}/versions")
+
+
+def stub_nvml(folder):
+    """NVML, under the name that NVIDIA's has."""
+    return compiled(folder, "libnvidia-ml.so.1", NVML, "-shared", "-Wl,-soname,libnvidia-ml.so.1,-Bsymbolic")
+
+
+def monitors(folder):
+    """What asks NVML in this folder: a program that is linked with it, and one that loads what is."""
+    library = compiled(folder, "libmonitor.so", MONITOR, "-shared", "-l:libnvidia-ml.so.1")
+    linked = compiled(folder, "monitor", LINKED, "-l:libmonitor.so", "-Wl,--no-as-needed", "-l:libnvidia-ml.so.1")
+    return {"linked": [linked], "loaded later": [compiled(folder, "loads-monitor", LOADS, "-ldl"), library]}
 
 
 def callers(folder):

@@ -26,11 +26,10 @@ class Compose(Place):
     name = "compose"
     nodes = "containers"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | {
-        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang"}
+        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang", "cuda"}
     may: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
-        "cuda": "containers have no GPU here",
         "lose_unsynced": "what a container has not synced is known by names that only the container knows",
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})

@@ -32,6 +32,7 @@ from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
@@ -82,8 +83,10 @@ class ComposeSite(Site):
         self._commands = PlaceCommands(run, self.nodes, self.links, self._addresses)
         self._preloads = Preloads(run, self.nodes, undo_log, _PRELOADS_AT)
         self._hangs = ContainerHangs(self._preloads, self.nodes, undo_log)
+        self._cuda = CudaFaults(self._preloads, self.nodes, undo_log)
         self.parts = (self.links, self._disks, self._network, ContainerMemory(self.nodes), EngineRestart(),
-                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs)
+                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs,
+                      self._cuda)
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
 
@@ -146,11 +149,11 @@ class ComposeSite(Site):
 
     def _must_have_pages(self, nodes: Sequence[NodeSpec]) -> None:
         """Check that these nodes have loaded what is preloaded into them: their image decides that."""
-        self.outside.wait_for(LOADS_S, lambda: all(self._preloads.loaded(spec.name) for spec in nodes))
+        self.outside.wait_for(LOADS_S, lambda: not any(self._preloads.missing(spec.name) for spec in nodes))
         for spec in nodes:
-            if not self._preloads.loaded(spec.name) and self.nodes[spec.name].process.ended() is None:
-                raise ClusterError(NO_PAGE.format(node=spec.name, fault="io", what="container",
-                                                  cannot=CANNOT["io"]))
+            if (fault := self._preloads.missing(spec.name)) and self.nodes[spec.name].process.ended() is None:
+                raise ClusterError(NO_PAGE.format(node=spec.name, fault=fault, what="container",
+                                                  cannot=CANNOT[fault]))
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -228,7 +231,7 @@ class ComposeSite(Site):
         """Return what every place has left, which nodes are off the network, what fills the small disk, and what still
         holds in processes."""
         return [*super().residue(), *self._network.residue(), *self._disks.residue(), *self._preloads.residue(),
-                *self._hangs.residue()]
+                *self._hangs.residue(), *self._cuda.residue()]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

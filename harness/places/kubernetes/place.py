@@ -30,7 +30,7 @@ class Kubernetes(by_command.OfMachines):
     name = "kubernetes"
     nodes = "pods"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_PODS | {
-        "exhaust_memory", "fill_disk", "restart_links", "fail_calls", "hang"}
+        "exhaust_memory", "fill_disk", "restart_links", "fail_calls", "hang", "cuda"}
     unable = "a pod can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "disconnect": "nobody can take a pod off its network without ruling the machine: partition the link, or say "
@@ -38,7 +38,6 @@ class Kubernetes(by_command.OfMachines):
         "restart_engine": "there is no engine under pods that is a run's to restart: see node_power_loss and "
                           "restart_control_plane",
         "lose_power": "only a simulation can lose what was not on stable storage: see node_power_loss",
-        "cuda": "pods have no GPU here",
         "lose_unsynced": "what a pod has not synced is known by names that only the pod knows",
         "jump_clock": "only a simulation has a clock for each node",
         "share_links": "only a simulation has links that share a rate",

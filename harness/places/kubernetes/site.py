@@ -17,7 +17,7 @@ from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.kubernetes.toxiproxy import ToxiproxyPod
 from diloco_chaos.harness.places.kubernetes.undos import Namespace
 from diloco_chaos.harness.places.kubernetes.watch import PodWatch
-from diloco_chaos.harness.places.kubernetes.within.preloads import PodHangs, PodPreloads
+from diloco_chaos.harness.places.kubernetes.within.preloads import PodCuda, PodHangs, PodPreloads
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes
@@ -64,9 +64,11 @@ class KubernetesSite(Site):
         self._machines = MachineFaults(self.hosts, self.nodes, settings, undo_log, self._api.answers)
         self._preloads = PodPreloads(run, self.nodes, undo_log)
         self._hangs = PodHangs(self._preloads, self.nodes, undo_log)
+        self._cuda = PodCuda(self._preloads, self.nodes, undo_log)
         self.parts = (self.owner, self._machines, WatchedMachines(self.hosts), self._memory,
                       PodDisks(self.nodes, self.hosts, files), PodRemoval(self._pods, self.nodes, self.hosts),
-                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs)
+                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs,
+                      self._cuda)
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """The namespace, the owner, the links, the node that others connect to, then all others."""
@@ -96,7 +98,7 @@ class KubernetesSite(Site):
 
     def residue(self) -> list[str]:
         """Return what every place has left, and what still holds in processes."""
-        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue()]
+        return [*super().residue(), *self._preloads.residue(), *self._hangs.residue(), *self._cuda.residue()]
 
     def stop(self) -> None:
         """End every node and link, and remove everything. Where the API server does not answer, that stays owed."""

@@ -1,7 +1,8 @@
-"""Calls of the CUDA runtime that fail in processes on this machine."""
+"""Calls of the CUDA runtime that fail in processes that have a page on this machine."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from diloco_chaos.harness.places.local.preloads import BACK_AFTER_S, Preloads
@@ -26,7 +27,7 @@ class CudaFaults:
         if node in self._held:
             return f"{node}: another fault of its device lasts: one at a time"
         page, path = self._preloads.page(node)
-        self._undos.record(node, DisarmCuda, page=path)
+        self._owe(node, path)
         self._held[node] = fault
         self._done.pop((node, fault), None)
         page.arm_cuda(rule)
@@ -57,3 +58,7 @@ class CudaFaults:
     def residue(self) -> list[str]:
         """Return what still holds, in words."""
         return [f"{node}: calls of the CUDA runtime fail" for node in self._held]
+
+    def _owe(self, node: str, page: Path) -> None:
+        """Write down what disarms it."""
+        self._undos.record(node, DisarmCuda, page=page)

@@ -46,7 +46,7 @@ class Local(Place):
         "press": "pressure is put on this machine only",
         "corrupt_links": "only the embedded link server can turn over bits",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes on this machine only"),
-        **dict.fromkeys(("fail_calls", "hang"), "no library is preloaded into processes there")}
+        **dict.fromkeys(("fail_calls", "hang", "cuda"), "no library is preloaded into processes there")}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "left_behind: keep", "spare"})
     options = (TOXIPROXY, TOXIPROXY_PORT, START_METHOD)
 

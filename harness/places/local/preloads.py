@@ -25,6 +25,8 @@ _CONCERNS: dict[Ability, tuple[Concern, str]] = {
     "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang"),
     "cuda": ("cuda", "cuda")}
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
+_COUNTING: dict[Ability, str] = {"fail_calls": "io", "cuda": "cuda"}
+"""What counts the processes that have loaded it, by what scenarios call it."""
 _SPARED = ("logs", PROGRESS, "tape", "workings")
 """Folders of the run's, by which it is judged: what the harness reads stays whole, whatever a pattern means."""
 LOADS_S = 10.0
@@ -32,7 +34,8 @@ LOADS_S = 10.0
 NO_PAGE = ("{node}: {fault}: nothing was preloaded into its {what}, so that {cannot}: its program is linked "
            "statically, or its command changes its environment. Take another image or command, or leave `{fault}` "
            "out")
-CANNOT = {"io": "no call there can fail", "hang": "its main thread can't be made to stand"}
+CANNOT = {"io": "no call there can fail", "hang": "its main thread can't be made to stand",
+          "cuda": "no call of the CUDA runtime can fail there"}
 """By what scenarios call it."""
 BACK_AFTER_S = 1.0
 """A node of ours that ended by it is started again after so long."""
@@ -117,9 +120,10 @@ class Preloads:
             self._done[node, fault] = self._hits(node, held.rule)
             self._undos.complete((node, fault))
 
-    def loaded(self, node: str) -> bool:
-        """Return whether a process of a node has its page, or needs none."""
-        return "fail_calls" not in self._specs[node].preloaded or bool(self._pages[node].loaded)
+    def missing(self, node: str) -> str:
+        """Return a fault that can't hit a node because no process of it has its page; empty: there is none."""
+        counting = [fault for ability, fault in _COUNTING.items() if ability in self._specs[node].preloaded]
+        return "" if not counting or self._pages[node].loaded else counting[0]
 
     def hits(self, node: str, fault: str) -> tuple[Hits, list[str]] | None:
         """Return what was kept, or what it has done so far."""

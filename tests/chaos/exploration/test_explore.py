@@ -48,6 +48,14 @@ def test_a_planted_bug_is_found_and_shrunk_to_a_file_that_repeats_it(bug, tmp_pa
     assert check not in simulate(freeze(found, 0)).failed
 
 
+def test_a_drawn_cluster_has_of_the_domains_what_is_there():
+    racks = BASE.model_copy(update={"domains": {"rack-1": ("learner-1", "learner-2"), "rack-2": ("learner-3",)}})
+    drawn = [Search(racks, draws_clusters=True).base(number) for number in range(20)]
+    assert {len(base.cluster.names) for base in drawn} >= {2, 4}
+    assert all({name for names in base.domains.values() for name in names} <= {*base.cluster.names} for base in drawn)
+    assert all(("rack-2" in base.domains) == ("learner-3" in base.cluster.names) for base in drawn)
+
+
 @given(goal=st.integers(0, 500))
 def test_rounds_are_short_at_first_and_take_every_schedule_once(goal):
     drawn = list(rounds(goal))

@@ -57,5 +57,16 @@ def test_what_was_the_first_to_bring_something_about_is_changed_the_seldom_more_
     assert sum(len(faults) > 1 and faults[0] == seldom[0] and "after" in faults[1] for faults in found) > 5
 
 
+def test_near_a_fault_of_a_domain_others_hit_it_too_and_wait_for_its_nodes():
+    racks = BASE.model_copy(update={"domains": {"rack-1": ("learner-1", "learner-2")}})
+    first = [{"kill": "domain rack-1", "at": "2s", "restart_after": "1s"}]
+    found = [draw(racks, random.Random(number), KINDS, 6, Knowledge(first=[(first, 1.0)]))[1]
+             for number in range(DRAWS)]
+    changed = [faults[1] for faults in found if len(faults) > 1 and faults[0] == first[0]]
+    assert any("domain rack-1" in fault.values() for fault in changed)
+    assert any(waits(fault).get("node") == "learner-1" for fault in changed)
+    assert not any("domain" in str(waits(fault)) for fault in changed)
+
+
 def test_without_knowledge_all_is_chance():
     assert all(aim is None for aim, _ in schedules(Knowledge()))

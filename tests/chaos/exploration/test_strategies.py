@@ -80,3 +80,12 @@ def test_who_waited_for_a_fault_that_is_left_out_comes_by_itself():
     faults = [{"kill": "learner-1", "at": "2s"}, {"pause": "learner-2", "after": {"fault": "f1", "wait": "1s"}}]
     small = shrunk(faults, lambda candidate: any("pause" in fault for fault in candidate))
     assert small == [{"pause": "learner-2", "at": "5s"}]
+
+
+def test_one_member_of_a_domain_is_tried_in_its_place():
+    def small(*needed):
+        return shrunk([{"kill": "domain rack-1", "at": "2s"}],
+                      lambda candidate: bool(candidate) and candidate[0]["kill"] in needed,
+                      members={"domain rack-1": ["learner-1", "learner-2"]})
+    assert small("domain rack-1", "learner-2") == [{"kill": "learner-2", "at": "2s"}]
+    assert small("domain rack-1") == [{"kill": "domain rack-1", "at": "2s"}]

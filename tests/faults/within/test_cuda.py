@@ -48,6 +48,15 @@ def test_an_error_is_a_code_of_the_runtime_and_stays_but_for_full_memory(error, 
     assert "cudaGetLastError" not in rule.calls
 
 
+@pytest.mark.parametrize(("more", "lost", "ecc", "xid"), [
+    ({"error": "ecc"}, False, 1, 48), ({"error": "contained"}, False, 1, 94), ({"error": "nvlink"}, False, 0, 74),
+    ({"error": "launch"}, False, 0, 43), ({"error": "lost"}, True, 0, 79), ({"error": "memory"}, False, 0, 0),
+    ({"hang": True}, False, 0, 0)])
+def test_nvml_answers_to_match(more, lost, ecc, xid):
+    rule = fault(**more).rule
+    assert (rule.lost, rule.ecc, rule.xid) == (lost, ecc, xid)
+
+
 @pytest.mark.parametrize(("more", "action", "among", "not_among"), [
     ({"error": "ecc"}, "error", "cudaMalloc", "cudaGetDeviceCount"),
     ({"error": "launch"}, "error", "cudaDeviceSynchronize", "cudaMalloc"),
@@ -92,7 +101,10 @@ def test_a_fault_without_an_action_is_refused():
     (CudaHits({"cudaMalloc": 1}, {"cudaMalloc": 1}, 1),
      "w: an uncorrectable ECC error for 1 call (cudaMalloc 1) of one process"),
     (CudaHits({"cudaMalloc": 3}, {"cudaMalloc": 3}, 3),
-     "w: an uncorrectable ECC error for 3 calls (cudaMalloc 3) of 3 processes")])
+     "w: an uncorrectable ECC error for 3 calls (cudaMalloc 3) of 3 processes"),
+    (CudaHits({"cudaMalloc": 1}, {"cudaMalloc": 1}, 1, 2),
+     "w: an uncorrectable ECC error for 1 call (cudaMalloc 1) of one process and 2 answers of NVML"),
+    (CudaHits({}, {}, 0, 1), "w: an uncorrectable ECC error for 1 answer of NVML")])
 def test_it_took_effect_once_the_processes_counted_calls(hits, words):
     assert effect(fault(), Node(hits))[:2] == (True, words)
 

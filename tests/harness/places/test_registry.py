@@ -75,10 +75,10 @@ def made(monkeypatch):
                                   "out, which is --on local"),
     (Slurm, "hang", "no library is preloaded into processes there: run it with --on compose, kubernetes, local or "
                     "simulated"),
-    (Compose, "cuda", "containers have no GPU here: leave --on out, which is --on local"),
-    (Slurm, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on local"),
-    (Simulated, "cuda", "a library is preloaded into processes on this machine only: leave --on out, which is --on "
-                        "local"),
+    (Slurm, "cuda", "no library is preloaded into processes there: run it with --on compose, kubernetes or local"),
+    (Simulated, "cuda", "no library is preloaded into processes there: run it with --on compose, kubernetes or local"),
+    (Simulated, "lose_unsynced", "a library is preloaded into processes on this machine only: leave --on out, which is "
+                                 "--on local"),
     (Kubernetes, "jump_clock", "only a simulation has a clock for each node: run it with --on simulated"),
     (Kubernetes, "disconnect", "nobody can take a pod off its network without ruling the machine: partition the link, "
                                "or say how a machine is cut off (node_partition), or run it with --on compose or "

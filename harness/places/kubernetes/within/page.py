@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.remote.hosts import Host
+from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
 from diloco_chaos.harness.preload.page import Hits, Holding, Page, Rule
 
 _WORD = 4
@@ -59,6 +60,22 @@ class PodPage(Page):
         """Let them go on there."""
         with self._both():
             return super().release()
+
+    def arm_cuda(self, rule: CudaRule) -> None:
+        """Let calls of the CUDA runtime do so there."""
+        with self._both():
+            super().arm_cuda(rule)
+
+    def disarm_cuda(self) -> bool:
+        """Let them do as ever there."""
+        with self._both():
+            return super().disarm_cuda()
+
+    @property
+    def cuda_hits(self) -> CudaHits:
+        """Return what the last rule for calls of the CUDA runtime has done there."""
+        self._look()
+        return super().cuda_hits
 
     @property
     def loaded(self) -> int:

@@ -1,4 +1,4 @@
-"""What is preloaded into the processes of pods, and main threads there that stand.
+"""What is preloaded into the processes of pods, and main threads there that stand, and devices there that fail.
 
 Nothing of it is in the undo log but the pods themselves: it ends with them.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.kubernetes.within.page import PodPage
+from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.hangs import Called, Hangs
 from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.nodes import Nodes
@@ -26,7 +27,7 @@ from diloco_chaos.harness.record.undo_log import UndoLog
 _AT = "/tmp/diloco-chaos.preload"  # noqa: S108 - a pod's own
 _OTHER_KIND = ("{node}: {host} is on a machine of another kind ({there}, and this one is {here}): what is preloaded "
                "into processes is built for this one. Choose machines with `node_selector` in --place FILE, or leave "
-               "`io` and `hang` out")
+               "`io`, `hang` and `cuda` out")
 
 
 class PodPreloads(Preloads):
@@ -69,8 +70,8 @@ class PodPreloads(Preloads):
         process = self._nodes[node].process
         if process.ended() is not None:
             return ""
-        if not self.loaded(node):
-            return "io"
+        if fault := self.missing(node):
+            return fault
         return "hang" if "hang" in self._specs[node].preloaded and not _catches(process) else ""
 
     def _made(self, node: str, spared: Sequence[str]) -> Page:
@@ -110,6 +111,13 @@ class PodHangs(Hangs):
         return _catches(called.process)
 
     def _owe(self, fault: str, page: Path) -> None:
+        """Its pod ends all of it."""
+
+
+class PodCuda(CudaFaults):
+    """Calls of the CUDA runtime that fail in pods."""
+
+    def _owe(self, node: str, page: Path) -> None:
         """Its pod ends all of it."""
 
 

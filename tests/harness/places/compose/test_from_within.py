@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.capabilities import CallFaults, MainThreads
+from diloco_chaos.harness.places.capabilities import CallFaults, CudaCalls, MainThreads
+from diloco_chaos.harness.preload.cuda import CudaRule
 from diloco_chaos.harness.preload.page import Page, Rule
 from diloco_chaos.harness.record.reaper import heal
 from diloco_chaos.harness.record.undo_log import read
 from diloco_chaos.harness.trainers.core.programs import Program
+from tests.support.stub_runtime import callers, stub_runtime
 
 ROOT = Path(__file__).parents[4]
 RULE = Rule("{run}/state/*.tried", ["write"], "error", "ENOSPC")
@@ -112,6 +114,48 @@ def test_a_command_in_an_image_of_its_own_has_a_page(contained):
     assert ground.cluster.having(CallFaults).arm("w", "f1", RULE) == ""
     ground.stop()
     assert not list(ground.path.rglob("*.page"))
+
+
+ASKS_DEVICE = """
+import itertools, os, subprocess, sys
+for number in itertools.count():
+    answer = subprocess.run([sys.argv[1]], input="cudaMalloc 8", stdout=subprocess.PIPE, text=True).stdout
+    open(f"{sys.argv[2]}.new", "w").write(f"{number} {answer.split()[0]}")
+    os.replace(f"{sys.argv[2]}.new", sys.argv[2])
+"""
+
+
+def test_a_device_fails_in_a_container_and_in_the_next_one_until_it_is_healed(contained):
+    ground = contained()
+    (ground.path / "state").mkdir(exist_ok=True)
+    stub_runtime(ground.path)
+    [program] = callers(ground.path)["linked"]
+    script, said = ground.path / "asks.py", ground.path / "state" / "said"
+    script.write_text(ASKS_DEVICE)
+    ground.start(replace(command("w", f"{{python}} {script} {program} {said}"), preloaded=frozenset({"cuda"})))
+    calls = ground.cluster.having(CudaCalls)
+
+    def answer():
+        ground.until(said.exists)
+        last = said.read_text()
+        ground.until(lambda: said.read_text() != last)
+        before = said.read_text()
+        ground.until(lambda: said.read_text() != before)
+        return said.read_text().split()[1]
+    assert answer() == "0"
+    assert calls.fail_cuda("w", "f1", CudaRule(["cudaMalloc"], "error", 214, 214, lasts=True)) == ""
+    assert ground.cluster.residue() == ["w: calls of the CUDA runtime fail"]
+    assert "disarm_cuda" in ground.owed()
+    assert answer() == "214"
+    before = ground.number("w")
+    ground.cluster.kill("w", 0.0)
+    ground.until(lambda: ground.number("w") == before + 1)
+    assert answer() == "214"
+    calls.heal_cuda("w", "f1")
+    assert answer() == "0"
+    hits = calls.cuda_hits("w", "f1")
+    assert hits.calls["cudaMalloc"] == hits.processes > 1
+    assert ground.cluster.residue() == []
 
 
 def test_without_a_compiler_nothing_is_started(contained, monkeypatch):

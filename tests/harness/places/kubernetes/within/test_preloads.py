@@ -8,10 +8,12 @@ import subprocess
 import pytest
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.capabilities import CallFaults, MainThreads, Pods
+from diloco_chaos.harness.places.capabilities import CallFaults, CudaCalls, MainThreads, Pods
 from diloco_chaos.harness.places.kubernetes.within import preloads as module
+from diloco_chaos.harness.preload.cuda import CudaRule
 from diloco_chaos.harness.preload.page import Rule
 from fake_kubernetes import WORKER
+from tests.support.stub_runtime import callers, stub_runtime
 
 RULE = Rule("*/tried", ["write"], "error", "ENOSPC")
 TRIES = WORKER.replace("time.sleep(600)", """
@@ -27,6 +29,16 @@ while True:
     os.replace("said.new", "said")
     time.sleep(0.002)
 """)
+ASKS_DEVICE = WORKER.replace("time.sleep(600)", """
+import subprocess
+number = 0
+while True:
+    number += 1
+    answer = subprocess.run([PROGRAM], input="cudaMalloc 8", stdout=subprocess.PIPE, text=True).stdout
+    open("said.new", "w").write(f"{number} {answer.split()[0]}")
+    os.replace("said.new", "said")
+""")
+BROKEN = CudaRule(["cudaMalloc"], "error", 214, 214, lasts=True)
 BOTH = frozenset({"fail_calls", "hang"})
 
 
@@ -135,6 +147,28 @@ def test_a_main_thread_stands_in_a_pod_until_it_is_let_go(ground, holding):
     assert ground.cluster.residue() == []
 
 
+def test_a_device_fails_in_a_pod_and_in_the_next_one_until_it_is_healed(make_ground, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_AT", str(tmp_path / "preloaded"))
+    stub_runtime(tmp_path)
+    [program] = callers(tmp_path)["linked"]
+    ground = make_ground()
+    ground.start(ASKS_DEVICE.replace("PROGRAM", repr(str(program))), preloaded=frozenset({"cuda"}))
+    calls = ground.cluster.having(CudaCalls)
+    assert next_try(ground) == "0"
+    assert calls.fail_cuda("worker", "f1", BROKEN) == ""
+    assert ground.cluster.residue() == ["worker: calls of the CUDA runtime fail"]
+    assert ground.owed() == ["namespace"]
+    assert next_try(ground) == "214"
+    ground.cluster.having(Pods).delete_pod("worker", 0.0)
+    ground.back()
+    assert next_try(ground, "worker-1") == "214"
+    calls.heal_cuda("worker", "f1")
+    assert next_try(ground, "worker-1") == "0"
+    hits = calls.cuda_hits("worker", "f1")
+    assert hits.calls["cudaMalloc"] == hits.processes > 1
+    assert ground.cluster.residue() == []
+
+
 def test_a_node_without_it_gets_no_signal_that_would_end_it(begin):
     ground = begin(frozenset({"fail_calls"}))
     hangs = ground.cluster.having(MainThreads)
@@ -162,6 +196,7 @@ def test_a_machine_of_another_kind_is_refused_and_nothing_is_left(begin, make_gr
 
 
 @pytest.mark.parametrize(("ability", "words"), [("fail_calls", "io: .* no call there can fail"),
+                                                ("cuda", "cuda: .* no call of the CUDA runtime can fail there"),
                                                 ("hang", "hang: .* its main thread can't be made to stand")])
 def test_one_that_loads_nothing_is_told_as_the_run_begins(begin, monkeypatch, ability, words):
     monkeypatch.setattr(module, "LOADS_S", 0.0)
