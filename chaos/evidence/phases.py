@@ -140,7 +140,10 @@ class _Reading:
                      and self._span.began < event.t <= until and event.incarnation > self._before), None)
 
     def _noticed(self) -> Phase:
-        """By the coordinator, which lost the target; or by whoever lost the coordinator."""
+        """By the coordinator, which lost the target; or by whoever lost the coordinator. Where there is none, it is the
+        harness that writes down who is lost, and that proves nothing of the trainer."""
+        if self._history.coordinator is None:
+            return Phase(NOTICED, missing="this trainer does not say whom it misses", ending="untold")
         since = self._span.began - self._history.clocks.tolerance
         missed: Iterable[Disconnected | Lost] = (
             (event for event in self._history.tape.of(Disconnected) if event.node != self._target) if self._hub else
@@ -148,9 +151,7 @@ class _Reading:
              and event.incarnation in (None, self._before)))
         if seen := min(((event.t, event.node) for event in missed if event.t >= since), default=None):
             return Phase(NOTICED, *seen)
-        if self._history.coordinator:
-            return Phase(NOTICED, missing="nobody said so")
-        return Phase(NOTICED, missing="this trainer does not say whom it misses", ending="untold")
+        return Phase(NOTICED, missing="nobody said so")
 
     def _excluded(self, first: Phase) -> Phase:
         """By the first round that was made without it, before it had part in one again."""
@@ -163,7 +164,7 @@ class _Reading:
             if merge.t >= until:
                 break
             asked = merge.asked or [part.learner for part in merge.contributions]
-            if self._target not in asked and (bool(merge.asked) or members(merge) < usual):
+            if (self._target not in asked if self._history.coordinator else members(merge) < usual):
                 return Phase(EXCLUDED, merge.t, merge.node)
         return Phase(EXCLUDED, missing="no round was made without it")
 

@@ -3,7 +3,10 @@
 import pytest
 
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.harness.record.tape.events import Step
 from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
+from recorded_events import an_event
+from told_runs import told_run
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,19 @@ def test_a_process_that_is_started_after_a_pause_was_over_is_not_restarted_by_it
     paused = storm.bounded(faults="[{pause: learner-1, at: 4s, for: 1s}]")
     healed = paused.said(5.0, "harness", "healed", fault="f1", observed={})
     assert list(ends(recoveries(healed.history())[0]))[2] == "over"
+
+
+def test_of_commands_the_first_round_with_fewer_members_tells_who_was_left_out():
+    """The harness knows at once that it paused a process: that is no word of the trainer's."""
+    both = [(number / 10, worker) for number in range(1, 50) for worker in ("w-1", "w-2")]
+    alone = [(5.2 + number / 10, "w-2") for number in range(20)]
+    steps = [Step(step=round(t * 10), tokens=0, began=0.0).stamped(t, worker, 0) for t, worker in [*both, *alone]]
+    merges = [an_event(t, "rounds", 0, "merge", {"version": round(t * 10), "contributions": [
+        {"learner": "w-2", "members": 1 if t > 5 else 2}]}) for t, worker in [*both, *alone] if worker == "w-2"]
+    lost = an_event(5.05, "rounds", 0, "lost", {"learner": "w-1", "reason": "its process ended"})
+    [recovery] = recoveries(told_run([*steps, *merges, lost], "", "{}", True, 2))
+    assert [(phase.name, phase.t) for phase in recovery.phases[:2]] == [("noticed", None), ("excluded", 5.2)]
+    assert recovery.to_detect == pytest.approx(0.2)
 
 
 def test_what_no_event_shows_has_no_time_and_a_reason(storm, killed):
