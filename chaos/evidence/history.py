@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any
 
@@ -357,9 +357,19 @@ class History:
         moments = self._merge_times
         return self.merges[bisect_left(moments, start):bisect_left(moments, end)]
 
+    def counts_between(self, start: float, end: float) -> tuple[int, int]:
+        """Return how many merges there are in [start, end), and how many contributions they have."""
+        first, last = (bisect_left(self._merge_times, t) for t in (start, end))
+        return last - first, self._contributions[last] - self._contributions[first]
+
     @cached_property
     def _merge_times(self) -> list[float]:
         return [merge.t for merge in self.merges]
+
+    @cached_property
+    def _contributions(self) -> list[int]:
+        """Return the contributions before each merge, and at last."""
+        return list(accumulate((len(merge.contributions) for merge in self.merges), initial=0))
 
     def pace(self, learner: str, start: float, end: float) -> float:
         """Return a learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is

@@ -7,9 +7,9 @@ in which they ended, so that they add up to the whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from statistics import mean
 from typing import Literal
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
@@ -100,10 +100,11 @@ def _takes_out(span: Span) -> bool:
 
 def pulse(history: History, start: float, end: float) -> tuple[float, float]:
     """Return merges per second, and mean contributors per merge, between these times."""
-    merges = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
+    counts = [history.counts_between(left, right) for left, right in history.awake(start, end)]
+    merges = sum(count for count, _ in counts)
     if not merges:
         return 0.0, 0.0
-    return len(merges) / history.seconds(start, end), mean(len(merge.contributions) for merge in merges)
+    return merges / history.seconds(start, end), sum(parts for _, parts in counts) / merges
 
 
 def members(merge: Merge) -> int:
@@ -117,7 +118,7 @@ class _Reading:
     def __init__(self, history: History, span: Span, target: str) -> None:
         self._history, self._span, self._target = history, span, target
         self._hub = target == history.coordinator
-        self._after = [merge for merge in history.merges if merge.t > span.began]
+        self._after = [merge for merge in history.merges_between(span.began, math.inf) if merge.t > span.began]
         self._before = history.tape.newest(target, span.began)
         self._spawn = self._started_again()
 
