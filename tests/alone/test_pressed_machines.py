@@ -32,7 +32,7 @@ def busy_disk(bug=""):
     return SCENARIO.format(
         job=f"{SUPPORT / 'saving_job.py'} {{run}}/state/{{name}}", bug=bug, rounds=100,
         check="resumed: {rounds: 25}",
-        faults="  - {io_pressure: job, workers: 32, when: {node: job, event: step, count: 25}, for: 2s}\n"
+        faults="  - {io_pressure: job, workers: 64, when: {node: job, event: step, count: 25}, for: 2500ms}\n"
                "  - {kill: job, when: {node: job, event: step, count: 85}, restart_after: 300ms}")
 
 
