@@ -22,7 +22,7 @@ _MOST = 0.9
 _KINDS = {"gil": "with the GIL: all threads of Python stood", "nothing": "without the GIL: other threads went on"}
 _NEVER = {"gil": "it did not come back to Python: say `holding: nothing`",
           "nothing": "it was never found waiting in a call: leave `holding` out",
-          "network": "it made no network call: leave `in` out"}
+          "network": "it made no network call, as where other threads do that: say `holding: nothing` instead of `in`"}
 
 
 class _Standing(Fault):

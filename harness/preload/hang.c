@@ -155,13 +155,15 @@ static void *found(const char *name) {
     return function;
 }
 
-/* A call of the C library's on one descriptor. All are looked up before there are threads: a child between fork and exec
- * must not wait for a lock of the loader's; but another library's constructor may come before ours. */
-#define CALLS_ON_ONE(CALL)                                                                                          \
+/* Calls of the C library's on one descriptor. The first are on files most of the time, and must cost nothing: of these
+ * one that waits already when it begins is not looked at. All are looked up before there are threads: a child between
+ * fork and exec must not wait for a lock of the loader's; but another library's constructor may come before ours. */
+#define CALLS_ON_ANY(CALL)                                                                                          \
     CALL(ssize_t, read, (int fd, void *data, size_t size), (fd, data, size))                                        \
     CALL(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))                                 \
     CALL(ssize_t, readv, (int fd, const struct iovec *list, int count), (fd, list, count))                          \
-    CALL(ssize_t, writev, (int fd, const struct iovec *list, int count), (fd, list, count))                         \
+    CALL(ssize_t, writev, (int fd, const struct iovec *list, int count), (fd, list, count))
+#define CALLS_ON_SOCKETS(CALL)                                                                                      \
     CALL(ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))                \
     CALL(ssize_t, recv, (int fd, void *data, size_t size, int flags), (fd, data, size, flags))                      \
     CALL(ssize_t, sendto, (int fd, const void *data, size_t size, int flags, const struct sockaddr *to,             \
@@ -178,17 +180,34 @@ static void *found(const char *name) {
     CALL(int, epoll_pwait, (int fd, struct epoll_event *events, int most, int timeout, const sigset_t *mask),       \
          (fd, events, most, timeout, mask))
 
-#define HERE(result, name, taken, given)           \
-    static result(*real_##name) taken;             \
-    result name taken {                            \
-        if (!real_##name)                          \
-            real_##name = (result(*) taken)found(#name); \
-        enter(#name, fd);                          \
-        result done = real_##name given;           \
-        inside.call = NULL;                        \
-        return done;                               \
+#define FOUND(result, name, taken)           \
+    if (__builtin_expect(!real_##name, 0))   \
+        real_##name = (result(*) taken)found(#name);
+
+#define ON_SOCKET(result, name, taken, given) \
+    static result(*real_##name) taken;        \
+    result name taken {                       \
+        FOUND(result, name, taken)            \
+        enter(#name, fd);                     \
+        result done = real_##name given;      \
+        inside.call = NULL;                   \
+        return done;                          \
     }
-CALLS_ON_ONE(HERE)
+
+#define ON_ANY(result, name, taken, given)    \
+    static result(*real_##name) taken;        \
+    result name taken {                       \
+        FOUND(result, name, taken)            \
+        if (__builtin_expect(!meant, 1))      \
+            return real_##name given;         \
+        enter(#name, fd);                     \
+        result done = real_##name given;      \
+        inside.call = NULL;                   \
+        return done;                          \
+    }
+
+CALLS_ON_ANY(ON_ANY)
+CALLS_ON_SOCKETS(ON_SOCKET)
 
 ssize_t __read_chk(int fd, void *data, size_t size, size_t room) {
     if (size > room)
@@ -301,7 +320,8 @@ static void signalled(int number, siginfo_t *from, void *context) {
 #define LOOKED_UP(result, name, taken, given) real_##name = (result(*) taken)found(#name);
 
 static void find_calls(void) {
-    CALLS_ON_ONE(LOOKED_UP)
+    CALLS_ON_ANY(LOOKED_UP)
+    CALLS_ON_SOCKETS(LOOKED_UP)
     real_poll = (int (*)(struct pollfd *, nfds_t, int))found("poll");
     real_ppoll = (int (*)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))found("ppoll");
     real_select = (int (*)(int, fd_set *, fd_set *, fd_set *, struct timeval *))found("select");

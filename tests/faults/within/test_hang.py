@@ -82,7 +82,7 @@ def test_its_document_is_read_again_and_holds_nothing_that_was_not_known_before(
 
 @pytest.mark.parametrize(("given", "remedy"), [
     ({}, "say `holding: nothing`"), ({"holding": "nothing"}, "leave `holding` out"),
-    ({"in": "network", "for": "20ms"}, "it made no network call: leave `in` out")])
+    ({"in": "network", "for": "20ms"}, "say `holding: nothing` instead of `in`")])
 def test_where_none_ever_stood_it_says_what_to_write_instead(monkeypatch, given, remedy):
     monkeypatch.setattr(module, "_TRIES_S", 0.01)
     effect = observed(fault(**given), Node(tries=10_000))
