@@ -31,6 +31,7 @@ _FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
     ("lemon: {target}", _LEARNERS),
     (f"replace: {{target}}, with: {_SPARE}", _LEARNERS),
     ("hang: {target}, for: {length}s", (*_LEARNERS, "syncer")),
+    ("hang: {target}, in: network, for: {length}s", (*_LEARNERS, "syncer")),
     ("io: {target}, path: '*', hang: true, for: {length}s", (*_LEARNERS, "syncer")),
     ("io: {target}, path: '*', error: ENOSPC, for: {length}s", (*_LEARNERS, "syncer")),
     ("cuda: {target}, error: ecc, for: {length}s", (*_LEARNERS, "syncer")),

@@ -107,9 +107,11 @@ class Scenario(BaseModel):
         cluster = info.data.get("cluster")
         everyone: list[str] | str = LEARNERS
         domains = info.data.get("domains", {})
-        if isinstance(cluster, TrainerSettings) and "trainer_name" in info.data:
-            everyone, domains = cluster.names, members_of(domains, cluster)
-        return [named(fault, everyone, domains) if isinstance(fault, dict) else fault for fault in value]
+        if not (isinstance(cluster, TrainerSettings) and "trainer_name" in info.data):
+            return [named(fault, everyone, domains) if isinstance(fault, dict) else fault for fault in value]
+        everyone, domains = cluster.names, members_of(domains, cluster)
+        means = TRAINERS[info.data["trainer_name"]](cluster).means
+        return [means(named(fault, everyone, domains)) if isinstance(fault, dict) else fault for fault in value]
 
     @property
     def trainer(self) -> Trainer:

@@ -12,7 +12,7 @@ from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
 from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
-from diloco_chaos.harness.preload.page import Hits, Holding, Rule
+from diloco_chaos.harness.preload.page import Hits, Holding, Rule, Stood
 from diloco_chaos.harness.preload.unsynced import Loss
 from diloco_chaos.harness.record.tape.events import Machine
 
@@ -265,15 +265,15 @@ class MainThreads(Protocol):
             node: whose it is.
             fault: the fault's id.
             process: NAME-ID of one that the node has started; empty: its first one.
-            holding: what it is to hold while it stands.
+            holding: what it is to hold while it stands, or that it is to stand in a network call.
 
         Returns:
             Why it can't stand; empty: it can.
         """
         ...
 
-    def press(self, fault: str) -> int:
-        """Try again, from any thread; the pid of the process that stands, 0: none yet."""
+    def press(self, fault: str) -> Stood | None:
+        """Try again, from any thread; None: none stands yet."""
         ...
 
     def release(self, fault: str) -> None:

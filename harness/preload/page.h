@@ -14,6 +14,7 @@
 #define NAMES 32
 #define LONGEST 512
 #define TOKEN 72
+#define CALLED 28
 #define SPARED 4
 
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
@@ -24,7 +25,7 @@ enum cuda_call {
     CUDA_PEEK_LAST_ERROR, CUDA_CALLS
 };
 enum cuda_action { CUDA_ERROR, CUDA_DELAY, CUDA_HANG };
-enum holding { HOLDING_GIL, HOLDING_NOTHING };
+enum holding { HOLDING_GIL, HOLDING_NOTHING, HOLDING_NETWORK };
 enum action { ACTION_ERROR, ACTION_DELAY, ACTION_HANG, ACTION_SHORT, ACTION_FLIP, ACTION_ZERO, ACTION_SIGN,
               ACTION_SCALE, ACTION_NAN };
 
@@ -75,8 +76,10 @@ struct page {
     uint32_t loaded;     /* processes that have this page */
     uint32_t named;      /* files in `names`, or that had no room there */
     uint32_t hang;       /* how often a hang was armed, while it is; else 0 */
-    uint32_t holding;    /* what the main thread is to hold while it stands */
+    uint32_t holding;    /* what the main thread is to hold while it stands, or that it stands in a network call */
     uint32_t stood;      /* pid of the process whose main thread stood last */
+    uint32_t with_gil;   /* whether that held Python's lock */
+    char stood_in[CALLED]; /* the call on a connection in which it stood; empty: another place */
     char token[TOKEN]; /* of the run */
     char spared[SPARED][LONGEST]; /* beginnings of paths that no rule means: what the harness has to read */
     char names[NAMES][LONGEST]; /* files of wanted calls that no rule meant */

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from diloco_chaos.harness.preload.cuda import CudaHits, CudaPart, CudaRule
 
@@ -21,11 +21,12 @@ CALLS: tuple[Call, ...] = get_args(Call)
 """In the order of page.h, as are the actions."""
 Action = Literal["error", "delay", "hang", "short", "bit", "zeros", "sign", "scale", "nan"]
 _ACTIONS: tuple[Action, ...] = get_args(Action)
-Holding = Literal["gil", "nothing"]
+Holding = Literal["gil", "nothing", "network"]
 _HOLDINGS: tuple[Holding, ...] = get_args(Holding)
 STAND = 61
 """The signal that makes a main thread stand: one of real time that no library takes."""
-_MAGIC, _RULES, _NAMES, _LONGEST, _TOKEN, _SPARED, _ALWAYS = 0x31656761706F6964, 16, 32, 512, 72, 4, 65536
+_MAGIC, _RULES, _NAMES, _LONGEST = 0x31656761706F6964, 16, 32, 512
+_TOKEN, _CALLED, _SPARED, _ALWAYS = 72, 28, 4, 65536
 LONGEST_PATTERN = _LONGEST - 1
 """Bytes."""
 
@@ -42,9 +43,21 @@ class _Page(ctypes.Structure):
     _fields_ = (("magic", ctypes.c_uint64), ("generation", ctypes.c_uint32), ("active", ctypes.c_uint32),
                 ("wanted", ctypes.c_uint32), ("loaded", ctypes.c_uint32), ("named", ctypes.c_uint32),
                 ("hang", ctypes.c_uint32), ("holding", ctypes.c_uint32), ("stood", ctypes.c_uint32),
+                ("with_gil", ctypes.c_uint32), ("stood_in", ctypes.c_char * _CALLED),
                 ("token", ctypes.c_char * _TOKEN), ("spared", (ctypes.c_char * _LONGEST) * _SPARED),
                 ("names", (ctypes.c_char * _LONGEST) * _NAMES), ("rules", _Rule * _RULES),
                 ("cuda", CudaPart))
+
+
+class Stood(NamedTuple):
+    """A main thread that stands, or stood."""
+
+    pid: int
+    """Of its process."""
+    call: str = ""
+    """The network call in which it does; empty: it stands elsewhere."""
+    with_gil: bool = False
+    """Whether it has Python's lock."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +176,11 @@ class Page:
         return int(self._page.loaded)
 
     def hang(self, holding: Holding) -> None:
-        """Let main threads stand that get `STAND` from now on while they hold this."""
+        """Let main threads stand that get `STAND` from now on while they hold this; `network`: in the network call in
+        which they are, or in their next one."""
         self._hangs += 1
-        self._page.holding, self._page.stood, self._page.hang = _HOLDINGS.index(holding), 0, self._hangs
+        page = self._page
+        page.holding, page.stood, page.stood_in, page.hang = _HOLDINGS.index(holding), 0, b"", self._hangs
 
     def release(self) -> bool:
         """Let what stands go on; return whether it was to stand."""
@@ -173,9 +188,11 @@ class Page:
         return held
 
     @property
-    def stood(self) -> int:
-        """Return the pid of the process whose main thread stood last since `hang`; 0: none did."""
-        return int(self._page.stood)
+    def stood(self) -> Stood | None:
+        """Return the main thread that stood last since `hang`; None: none did."""
+        page = self._page
+        called = bytes(page.stood_in).decode("ascii", "replace")
+        return Stood(int(page.stood), called, bool(page.with_gil)) if page.stood else None
 
     def arm_cuda(self, rule: CudaRule) -> None:
         """Let calls of the CUDA runtime do so from now on; one rule at a time."""

@@ -28,6 +28,22 @@ def test_who_ends_rather_than_go_on_without_its_state_passes(saving):
     assert "ENOSPC for" in said
 
 
+FULL = """
+faults:
+  - {{full_disk: job, when: {{node: job, event: step, count: 25}}, for: {lasts}}}
+  - {{kill: job, {when}, restart_after: 300ms}}
+checks: resumable
+"""
+
+
+@pytest.mark.parametrize(("bug", "lasts", "when", "verdict"), [
+    ("", "2s", AFTER, "passed"), ("swallows", "5s", AMID, "failed")])
+def test_the_disk_of_its_state_is_full(saving, bug, lasts, when, verdict):
+    _, found, said = saving(FULL.format(lasts=lasts, when=when), bug)
+    assert found["no_unplanned_exit"] == verdict, found
+    assert "ENOSPC for" in said
+
+
 @pytest.mark.parametrize(("bug", "lasts", "when", "gap", "check"), [
     ("swallows", "5s", AMID, "10s", "no_unplanned_exit"), ("retries", "2s", AFTER, "1s", "no_global_stall")])
 def test_a_bug_in_how_it_saves_is_found(saving, bug, lasts, when, gap, check):

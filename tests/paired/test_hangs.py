@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 JOB = Path(__file__).parents[1] / "support/watched_job.py"
 SCENARIO = """
 diloco_chaos: 1
@@ -19,18 +21,24 @@ trainer:
   rounds: 200
 deadline: 30s
 faults:
-  - {{hang: job, holding: nothing, when: {{node: job, event: step, count: 25}}, for: 6s}}
+  - {{hang: job, {how}, when: {{node: job, event: step, count: 25}}, for: 6s}}
 checks:
   profile: resumable
   no_global_stall: {{max_gap: 3s}}
 """
 
 
-def test_a_watchdog_that_ends_a_job_whose_main_thread_hangs_passes(judged):
-    code, found, _ = judged(SCENARIO.format(job=JOB, bug=""))
+@pytest.fixture(params=["holding: nothing", "in: network"])
+def how(request):
+    """Where its main thread stands."""
+    return request.param
+
+
+def test_a_watchdog_that_ends_a_job_whose_main_thread_hangs_passes(judged, how):
+    code, found, _ = judged(SCENARIO.format(job=JOB, bug="", how=how))
     assert (code, found["restarts"], set(found.values())) == (0, "passed", {"passed"}), found
 
 
-def test_a_watchdog_that_another_thread_feeds_is_found(judged):
-    code, found, _ = judged(SCENARIO.format(job=JOB, bug="wrong-thread"))
+def test_a_watchdog_that_another_thread_feeds_is_found(judged, how):
+    code, found, _ = judged(SCENARIO.format(job=JOB, bug="wrong-thread", how=how))
     assert (code, found["no_global_stall"]) == (1, "failed"), found

@@ -1,13 +1,16 @@
-"""A job whose watchdog ends it where it makes no round for a second: `watched_job.py FILE [wrong-thread]`."""
+"""A job that sends each round to a server of metrics, and whose watchdog ends it where it makes no round for a second:
+`watched_job.py FILE [wrong-thread]`."""
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
 from pathlib import Path
 
 PATIENCE_S = 1.0
+METRICS = ("127.0.0.1", 9)  # whether anyone listens does not matter
 
 
 class Watchdog:
@@ -41,12 +44,14 @@ def main(file, bug=""):
     watchdog = Watchdog()
     if bug == "wrong-thread":
         threading.Thread(target=feed_for_ever, args=(watchdog,), daemon=True).start()
+    metrics = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     while state["round"] < 200:
         time.sleep(0.03)
         state = {"round": state["round"] + 1, "loss": state["loss"] * 0.99}
         new = file.with_suffix(".new")
         new.write_text(json.dumps(state))
         new.rename(file)
+        metrics.sendto(json.dumps(state).encode(), METRICS)
         print(f"step={state['round']} loss={state['loss']:.6f}", flush=True)
         if bug != "wrong-thread":
             watchdog.feed()

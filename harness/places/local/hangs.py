@@ -10,7 +10,7 @@ from diloco_chaos.harness.base.processes import Identity, identity, send
 from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.undos import Release
 from diloco_chaos.harness.places.nodes.nodes import Nodes
-from diloco_chaos.harness.preload.page import STAND, Holding, Page
+from diloco_chaos.harness.preload.page import STAND, Holding, Page, Stood
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 
 _AT_ONCE, _AGAIN_S = 25, 0.002
@@ -73,10 +73,10 @@ class Hangs:
             time.sleep(_AGAIN_S)
         return ""
 
-    def press(self, fault: str) -> int:
+    def press(self, fault: str) -> Stood | None:
         """Send the signal again where none stands yet."""
         if (hang := self._hangs.get(fault)) is None:
-            return 0
+            return None
         if not hang.page.stood and self._catches(hang.process):
             hang.process.stand()
         return hang.page.stood

@@ -22,7 +22,7 @@ PAGE = "DILOCO_CHAOS_PAGE"
 """Environment variable: the file of the page."""
 _FOLDER, _MOUNTED = "preload", "mounted"
 _CONCERNS: dict[Ability, tuple[Concern, str]] = {
-    "lose_unsynced": ("unsynced", "lose_unsynced"), "fail_calls": ("io", "io"), "hang": ("hang", "hang"),
+    "lose_unsynced": ("unsynced", "lose_unsynced"), "hang": ("hang", "hang"), "fail_calls": ("io", "io"),
     "cuda": ("cuda", "cuda")}
 """Ability -> what is preloaded for it, and what scenarios call it; in this order: `io` passes no call on to another."""
 _COUNTING: dict[Ability, str] = {"fail_calls": "io", "cuda": "cuda"}

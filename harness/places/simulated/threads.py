@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.simulated.process import VirtualProcess
-from diloco_chaos.harness.preload.page import Holding
+from diloco_chaos.harness.preload.page import Holding, Stood
 
 
 class SimulatedThreads:
@@ -23,9 +23,9 @@ class SimulatedThreads:
         self._standing[fault].freeze()
         return ""
 
-    def press(self, fault: str) -> int:
+    def press(self, fault: str) -> Stood | None:
         """Return the process that stands."""
-        return self._standing[fault].known_pid if fault in self._standing else 0
+        return Stood(self._standing[fault].known_pid, with_gil=True) if fault in self._standing else None
 
     def release(self, fault: str) -> None:
         """Let it go on, if it is still there."""

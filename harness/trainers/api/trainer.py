@@ -362,6 +362,11 @@ class Trainer(ABC):
         empty where there never is."""
         return ""
 
+    def means(self, fault: dict[str, Any]) -> dict[str, Any]:
+        """Return what a fault of a scenario, with its kind and its targets, means to this trainer: another one where
+        that does the same to its nodes."""
+        return fault
+
     def refusal(self, kind: str, part: str = "") -> str:
         """Return why a fault that uses the trainer's own protocol or memory makes no sense here; empty where it
         does."""

@@ -22,12 +22,14 @@ from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.round_reports import Lint
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
-_NO_SPACE = "`io` with `error: ENOSPC`"
 _NO_ROUNDS = dict.fromkeys(("poison", "lie", "join", "clock_jump", "restart_links", "restart_engine"), "") | {
-    "corrupt_memory": "`io` with `corrupt: bit`", "power_loss": "`kill` with `lose_unsynced: true`",
-    "full_disk": _NO_SPACE, "write_limit": _NO_SPACE}
+    "corrupt_memory": "`io` with `corrupt: bit`", "power_loss": "`kill` with `lose_unsynced: true`"}
 """Faults of the built-in trainer's own protocol, memory or files -> what hits commands instead."""
 _OF_STATE = frozenset({"corrupt", "truncate", "delete"})
+_OF_WRITES: Mapping[str, Mapping[str, Any]] = {
+    "full_disk": {"error": "ENOSPC"}, "write_limit": {"error": "EFBIG", "after_bytes": "4kB"}}
+"""Faults of the disk that the state lies on -> what becomes of writes into the folder that is named as it."""
+_WHEN_AND_WHOM = frozenset({"kind", "targets", "domains", "id", "at", "when", "after", "for"})
 
 
 class Commands(Trainer):
@@ -152,11 +154,26 @@ class Commands(Trainer):
         """Rounds."""
         return {"step": OFTEN}
 
+    def means(self, fault: dict[str, Any]) -> dict[str, Any]:
+        """Return `io` on the state of its targets for what else befalls the disk of that; itself where they don't have
+        one alike."""
+        if fault["kind"] not in _OF_WRITES or fault.keys() - _WHEN_AND_WHOM:
+            return fault
+        listed = fault["targets"] if isinstance(fault["targets"], list | tuple) else [fault["targets"]]
+        states = {spec.state if (spec := self.settings.kind_of(str(name))) else "" for name in listed}
+        if len(states) != 1 or not (state := states.pop()):
+            return fault
+        return {**fault, **_OF_WRITES[fault["kind"]], "kind": "io", "path": f"{state}/*", "calls": "write"}
+
     def refusal(self, kind: str, part: str = "") -> str:
         """Return why a fault makes no sense that needs the trainer's own protocol, memory or files; empty where it
         does."""
         if kind in _OF_STATE and not self.keepers:
             return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
+        if kind in _OF_WRITES:
+            return (f"{kind}: commands come back by their `restart`, and write where nobody knows: leave "
+                    f"`restart_after` out, write `state: \"{{run}}/state/{{name}}\"` at the node, and one fault for "
+                    f"each kind of nodes, or take `io` with `error: ENOSPC`")
         if kind not in _NO_ROUNDS:
             return ""
         instead = f"; take {_NO_ROUNDS[kind]}" if _NO_ROUNDS[kind] else ""

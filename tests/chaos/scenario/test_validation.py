@@ -370,12 +370,29 @@ def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
 
 
 @pytest.mark.parametrize(("kind", "instead"), [
-    ("write_limit", "; take `io` with `error: ENOSPC`"), ("full_disk", "; take `io` with `error: ENOSPC`"),
     ("corrupt_memory", "; take `io` with `corrupt: bit`"), ("poison", "")])
 def test_what_needs_a_trainers_own_files_names_what_hits_commands_instead(kind, instead):
     fault = f"{{{kind}: w-1, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
     said = f"{kind}: nothing is known of what commands keep, or speak{instead}"
     assert said in [each.split(": ", 1)[1] for each in problems(of_commands(fault))]
+
+
+@pytest.mark.parametrize(("kind", "becomes"), [
+    ("full_disk", {"error": "ENOSPC"}), ("write_limit", {"error": "EFBIG", "after_bytes": 4000})])
+def test_of_commands_a_disk_that_fails_is_calls_that_fail_on_their_state(kind, becomes):
+    kept = of_commands(f"{{{kind}: w-1, at: 1s, for: 3s}}").replace("w-1: {", 'w-1: {state: "{run}/state/{name}", ')
+    planned = freeze(parse(kept), 0).faults[0].fault
+    assert planned.model_dump(include={"kind", "path", "calls", *becomes}) == {
+        "kind": "io", "path": "{run}/state/{name}/*", "calls": ("write",)} | becomes
+
+
+@pytest.mark.parametrize(("target", "state", "more"), [
+    ("w-1", "", ""), ("[w-1, store]", "{run}/state/{name}", ""), ("w-1", "{run}/state/{name}", ", restart_after: 4s")],
+    ids=["whose state nobody knows", "of several kinds", "that come back by their own command"])
+def test_of_commands_it_says_how_a_disk_can_fail(target, state, more):
+    text = of_commands(f"{{full_disk: {target}, at: 1s, for: 3s{more}}}")
+    kept = text.replace("w-1: {", f'w-1: {{state: "{state}", ') if state else text
+    assert any("write `state: \"{run}/state/{name}\"` at the node" in each for each in problems(kept))
 
 
 def test_a_place_that_can_not_tell_processes_apart_refuses_faults_of_one():

@@ -6,6 +6,7 @@ import pytest
 
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.faults.within import hang as module
+from diloco_chaos.harness.preload.page import Stood
 
 
 def fault(kind="hang", **more):
@@ -15,8 +16,8 @@ def fault(kind="hang", **more):
 class Node:
     """A node whose main thread stands at the so-manieth try."""
 
-    def __init__(self, tries=1, why=""):
-        self.left, self.why, self.hanging = tries, why, []
+    def __init__(self, tries=1, why="", stood=None):
+        self.left, self.why, self.stood, self.hanging = tries, why, stood or Stood(4711), []
 
     def hang(self, node, fault, process, holding):
         self.hanging.append((node, process, holding))
@@ -24,7 +25,7 @@ class Node:
 
     def press(self, fault):
         self.left -= 1
-        return 4711 if self.left <= 0 else 0
+        return self.stood if self.left <= 0 else None
 
     def release(self, fault):
         self.hanging.clear()
@@ -42,6 +43,7 @@ def observed(one, node):
 @pytest.mark.parametrize(("one", "words"), [
     (fault(), "w hangs, holding the GIL, for 2.0 s"),
     (fault(holding="nothing"), "w hangs, in a call, for 2.0 s"),
+    (fault(**{"in": "network"}), "w hangs, in its next network call, for 2.0 s"),
     (fault("hang_process", process="rank-1"), "rank-1 of w hangs, holding the GIL, for 2.0 s")])
 def test_it_says_who_hangs_and_with_what(one, words):
     assert one.describe() == words
@@ -54,10 +56,36 @@ def test_it_took_effect_once_a_main_thread_said_that_it_stands(holding, words):
     assert (effect.ok, effect.observed) == (True, f"the main thread of pid 4711 stood, {words}")
 
 
-@pytest.mark.parametrize(("holding", "remedy"), [("gil", "say `holding: nothing`"), ("nothing", "leave `holding` out")])
-def test_where_none_ever_stood_it_says_what_to_write_instead(monkeypatch, holding, remedy):
+@pytest.mark.parametrize(("stood", "words"), [
+    (Stood(4711, "recv"), "stood in recv, without the GIL: other threads went on"),
+    (Stood(4711, "connect", with_gil=True), "stood in connect, with the GIL: all threads of Python stood"),
+    (Stood(4711), "stood, without the GIL: other threads went on")], ids=["Python's", "a library's", "simulated"])
+def test_of_a_network_call_it_says_which_and_whether_that_held_the_gil(stood, words):
+    node = Node(tries=3, stood=stood)
+    one = fault(**{"in": "network"})
+    effect = observed(one, node)
+    assert one.place == "network"
+    assert (effect.ok, effect.observed) == (True, f"the main thread of pid 4711 {words}")
+
+
+def test_a_network_call_and_what_to_hold_exclude_each_other():
+    with pytest.raises(ValueError, match="leave `holding` or `in` out"):
+        fault(**{"in": "network", "holding": "gil"})
+
+
+@pytest.mark.parametrize("given", [{}, {"holding": "nothing"}, {"in": "network"}])
+def test_its_document_is_read_again_and_holds_nothing_that_was_not_known_before(given):
+    document = fault(**given).model_dump(mode="json", by_alias=True)
+    assert {"holding", "in"} & document.keys() == (given.keys() or {"holding"})
+    assert FAULTS["hang"].model_validate(document) == fault(**given)
+
+
+@pytest.mark.parametrize(("given", "remedy"), [
+    ({}, "say `holding: nothing`"), ({"holding": "nothing"}, "leave `holding` out"),
+    ({"in": "network", "for": "20ms"}, "say `holding: nothing` instead of `in`")])
+def test_where_none_ever_stood_it_says_what_to_write_instead(monkeypatch, given, remedy):
     monkeypatch.setattr(module, "_TRIES_S", 0.01)
-    effect = observed(fault(holding=holding), Node(tries=10_000))
+    effect = observed(fault(**given), Node(tries=10_000))
     assert not effect.ok
     assert effect.observed.endswith(remedy)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from diloco_chaos.harness.preload.library import built
-from diloco_chaos.harness.preload.page import STAND, Page
+from diloco_chaos.harness.preload.page import STAND, Page, Stood
 
 BESIDE = """
 import os, socket, sys, threading, time
@@ -37,6 +37,53 @@ threading.Thread(target=feed, daemon=True).start()
 while True:
     assert here.recv(1)
     say("main")
+"""
+PAIR = BESIDE + """
+import asyncio, select
+listener = socket.create_server(("127.0.0.1", 0))
+here, there = socket.create_connection(listener.getsockname()), listener.accept()[0]
+threading.Thread(target=feed, daemon=True).start()
+"""
+CALLS = {
+    "recv": PAIR + "while here.recv(1): say('main')",
+    "read": PAIR + "while os.read(here.fileno(), 1): say('main')",
+    "send": PAIR + "while here.send(b'x'): time.sleep(.005); say('main')",
+    "write": PAIR + "while os.write(here.fileno(), b'x'): time.sleep(.005); say('main')",
+    "connect": BESIDE + """
+import contextlib
+while True:
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 1))
+    time.sleep(.005)
+    say("main")
+""",
+    "poll": PAIR + """
+waits = select.poll()
+waits.register(here, select.POLLIN)
+while waits.poll(): say("main"); time.sleep(.005)
+""",
+    "select": PAIR + "while select.select([here], [], []): say('main'); time.sleep(.005)",
+    "epoll_wait": PAIR + """
+async def run():
+    reader, _ = await asyncio.open_connection(sock=here)
+    while await reader.read(1):
+        say("main")
+asyncio.run(run())
+"""}
+"""A network call -> a program whose main thread makes no other one."""
+ELSEWHERE = BESIDE + """
+import select
+threading.Thread(target=feed, daemon=True).start()
+waits = select.poll()
+waits.register(here, select.POLLIN)
+while waits.poll():
+    here.recv(1)
+    open("/dev/null").read(1)
+    time.sleep(.001)
+    say("main")
+"""
+BLOCKED = BESIDE + """
+socket.create_server(("127.0.0.1", 0)).accept()
 """
 
 
@@ -69,7 +116,7 @@ def stand(page, process, holding):
     while not page.stood and time.monotonic() < until:
         process.send_signal(STAND)
         time.sleep(0.001)
-    assert page.stood == process.pid
+    assert page.stood.pid == process.pid
     return time.monotonic()
 
 
@@ -102,6 +149,41 @@ def test_the_main_thread_stands_until_it_is_released(library, page, tmp_path, co
     assert bool([who for who, _ in written if who == "beat"]) is others
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_in_the_network_it_stands_in_its_next_call_and_its_other_threads_go_on(library, page, tmp_path, call):
+    with running(library, tmp_path, CALLS[call]) as process:
+        list(lines_until(process, time.monotonic()))  # it is connected
+        stood = stand(page, process, "network")
+        assert page.stood == Stood(process.pid, call, with_gil=False)
+        time.sleep(0.3)
+        over = time.monotonic()
+        page.release()
+        written = [(who, when) for who, when in lines_until(process, over + 0.05) if stood < when < over]
+    assert {who for who, _ in written} == {"beat"}
+
+
+def test_a_call_that_waits_for_a_peer_when_it_begins_is_one(library, page, tmp_path):
+    with running(library, tmp_path, BLOCKED) as process:
+        stand(page, process, "network")
+        assert page.stood.call.startswith("accept")
+
+
+def test_files_and_sockets_of_this_machine_alone_are_no_network(library, page, tmp_path):
+    with running(library, tmp_path, ELSEWHERE) as process:
+        page.hang("network")
+        for _ in range(50):
+            process.send_signal(STAND)
+            time.sleep(0.005)
+        assert page.stood is None
+
+
+def test_a_process_of_the_same_node_that_got_no_signal_goes_on(library, page, tmp_path):
+    with running(library, tmp_path, CALLS["recv"]) as process, running(library, tmp_path, CALLS["recv"]) as other:
+        stood = stand(page, process, "network")
+        assert list(lines_until(other, stood + 0.1))
+        page.release()
+
+
 def test_without_the_gil_who_always_has_it_does_not_stand(library, page, tmp_path):
     with running(library, tmp_path, "print(1, flush=True)\nwhile True: sum(range(1000))") as process:
         printed = ticks(process.pid)
@@ -111,7 +193,7 @@ def test_without_the_gil_who_always_has_it_does_not_stand(library, page, tmp_pat
         for _ in range(20):
             process.send_signal(STAND)
             time.sleep(0.002)
-        assert page.stood == 0
+        assert page.stood is None
 
 
 def test_a_process_that_stands_can_be_ended_and_one_that_is_signalled_late_goes_on(library, page, tmp_path):

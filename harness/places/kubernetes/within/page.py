@@ -10,7 +10,7 @@ from pathlib import Path
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.remote.hosts import Host
 from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
-from diloco_chaos.harness.preload.page import Hits, Holding, Page, Rule
+from diloco_chaos.harness.preload.page import Hits, Holding, Page, Rule, Stood
 
 _WORD = 4
 
@@ -84,8 +84,8 @@ class PodPage(Page):
         return super().loaded
 
     @property
-    def stood(self) -> int:
-        """Return the pid, as the pod has it, of the process whose main thread stood last."""
+    def stood(self) -> Stood | None:
+        """Return the main thread that stood last, with the pid that the pod knows."""
         self._look()
         return super().stood
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ def test_what_it_did_is_known_also_when_another_one_has_come_since(preloads, wri
 def test_nothing_is_preloaded_into_a_node_that_no_fault_is_for(preloads):
     assert preloads.environment("c", "libother.so") == {}
     assert preloads.environment("a", "libother.so")["LD_PRELOAD"].split()[1:] == ["libother.so"]
+
+
+def test_what_passes_calls_on_is_loaded_before_what_does_not(tmp_path, undo_log):
+    (tmp_path / "run").mkdir()
+    made = Preloads(tmp_path / "run", Nobody(), undo_log)
+    made.begin([replace(spec("a"), preloaded=frozenset({"fail_calls", "hang", "lose_unsynced"}))])
+    assert [library.stem for library in made.libraries("a")] == ["unsynced", "hang", "io"]
 
 
 def test_a_harness_that_dies_leaves_rules_that_its_reaper_disarms(preloads, undo_log, write, tmp_path):

@@ -17,9 +17,12 @@ from tests.support.stub_runtime import callers, stub_runtime
 
 RULE = Rule("*/tried", ["write"], "error", "ENOSPC")
 TRIES = WORKER.replace("time.sleep(600)", """
+import socket
+peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 number = 0
 while True:
     number += 1
+    peer.sendto(b"tried", ("127.0.0.1", 9))
     try:
         open("tried", "wb", 0).write(b"tried")
         became = "written"
@@ -131,13 +134,14 @@ def test_of_a_pod_that_is_gone_what_was_known_last_is_known(ground):
     assert faults.hits("worker", "f1")[0].calls["write"] == known
 
 
-@pytest.mark.parametrize("holding", ["gil", "nothing"])
+@pytest.mark.parametrize("holding", ["gil", "nothing", "network"])
 def test_a_main_thread_stands_in_a_pod_until_it_is_let_go(ground, holding):
     hangs = ground.cluster.having(MainThreads)
     said(ground)
     assert hangs.hang("worker", "f1", "", holding) == ""
-    pid = ground.until(lambda: hangs.press("f1"))
-    assert ground.cluster.residue() == [f"the main thread of pid {pid} stands"]
+    stands = ground.until(lambda: hangs.press("f1"))
+    assert stands.call == ("sendto" if holding == "network" else "")
+    assert ground.cluster.residue() == [f"the main thread of pid {stands.pid} stands"]
     stood = said(ground)
     for _ in range(20):
         ground.cluster.poll()
