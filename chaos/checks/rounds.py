@@ -113,7 +113,7 @@ def none_left_out(history: History, bound: Within) -> Finding | None:
     """No worker that lives, or rank of one that is told apart, and that no fault has a hold of, stays without a part in
     any round while the others go on, until the end of training: for longer than the bound, and than twice what it ever
     took before, from round to round or from the start of its process to its first round. Ranks may be numbered anew: of
-    a node's as many count as there are fewer than there were."""
+    a node's as many count as there are fewer than before the first fault."""
     count = sum(map(len, history.members.values()))
     if history.zero is None or count < 2:
         return None
@@ -143,9 +143,9 @@ def _outside(history: History, worker: str, since: float, bound: Within) -> list
         if moments and window.end - last > window.allowed and missed > _FEW and not _done(history, member):
             outside.append((window, line(f"{member} had no part in {missed} rounds from ", last,
                                          f" to the end of training, though {lived}")))
-    most = max((sum(part.learner == worker for part in merge.contributions) for merge in history.merges), default=0)
-    missing = max(0, most - (len(members) - len(outside)))  # a launcher may have numbered its ranks anew
-    return sorted(outside, key=lambda entry: -entry[0].start)[:missing]
+    early = sum(min(history.moments(member), default=history.end) < history.first_fault for member in members)
+    missing = max(0, early - (len(members) - len(outside)))  # a launcher may have numbered its ranks anew
+    return sorted(outside, key=lambda entry: -entry[0].start)[:missing if members != [worker] else 1]
 
 
 def _starts(history: History, worker: str, moments: list[float]) -> list[float]:

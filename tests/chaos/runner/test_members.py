@@ -36,7 +36,8 @@ def test_a_kill_of_one_rank_hits_it_and_not_the_others(tmp_path):
                                               "members_agree")} == {"passed"}, checks
     assert result.history.members == {"job": ["job/rank-0", "job/rank-1"]}
     assert {step.rank for step in result.history.tape.of(Step)} == {"0", "1"}
-    assert [part.member for part in result.history.tape.of(Merge)[5].contributions] == ["job/rank-0", "job/rank-1"]
+    assert any({part.member for part in merge.contributions} == {"job/rank-0", "job/rank-1"}
+               for merge in result.history.tape.of(Merge))
 
 
 @pytest.mark.parametrize(("bug", "check", "says"), [
