@@ -28,7 +28,7 @@ def run_toy(engine_there, tmp_path):
             "worker": service | {"count": 2, "worker": True, "restart": "on-failure",
                                  "run": f"{{python}} /toy/elastic_toy.py worker {{hub}} {child}"} | (worker or {}),
             **{name: service | node for name, node in (nodes or {}).items()}},
-            "progress": [{"node": "worker", "log": r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"}]}
+            "progress": [{"node": "worker", "log": r"round=(?P<round>\d+) members=(?P<members>\d+)"}]}
         plan = freeze(parse(f"diloco_chaos: 1\nname: toy\ndeadline: 60s\ntrainer: {json.dumps(trainer)}\n"
                             f"faults: [{', '.join(faults)}]\nchecks: {{no_global_stall: {{max_gap: 5s}}}}\n"), 0)
         result = run_plan(plan, tmp_path, NullAudience(), backends.named("compose"))
