@@ -66,3 +66,13 @@ def test_a_worker_that_goes_on_beside_its_successor_in_another_container_fails(r
     assert "worker-1.0 came back and went on to train beside worker-1.1: it told of round" in (
         checks["faults_verified"].evidence[0])
     assert {event.inc for event in result.history.tape.of(StaleRound, node="worker-1")} == {0}
+
+
+@pytest.mark.parametrize(("fault", "says"), [("{kill: worker-1/rank-1, at: 1s}", "rank 1 ended with -9"),
+                                             ("{pause: worker-1/rank-1, at: 1s, for: 500ms}", "")])
+def test_one_of_the_processes_in_a_container_is_hit_and_the_others_go_on(run_toy, fault, says):
+    result, checks = run_toy(fault, child="GROUP", worker={"processes": {"rank": r"RANK=(\d+)"}})
+    assert checks["faults_verified"].verdict == "passed", checks["faults_verified"]
+    assert says in log_of(result, "worker-1.0")
+    assert "rank 0" not in log_of(result, "worker-1.0"), "it lived until the end"
+    assert "rank" not in log_of(result, "worker-2.0")

@@ -37,8 +37,8 @@ def test_processes_of_a_node_are_told_apart_on_this_machine_only():
                         "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
     assert named("local").refusals(plan) == []
     assert named("simulated").refusals(plan)[0] == (
-        "kill_process: the processes of a node can be told apart on this machine only: leave --on out, which is "
-        "--on local")
+        "kill_process: the processes of a node can be told apart on this machine only: run it with --on compose or "
+        "local")
 
 
 def test_files_are_looked_at_where_they_are_on_this_machine_only():
