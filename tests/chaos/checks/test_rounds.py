@@ -418,3 +418,40 @@ def test_a_rank_that_is_a_round_behind_the_others_of_its_node_has_not_gone_back(
     steps = [an_event(t, "w-1", 0, "step", {"step": number, "tokens": 0, "rank": rank})
              for t, rank, number in ((0.1, "0", 1), (0.2, "0", 2), (0.3, "1", 1), (0.4, "0", 3), (0.5, "1", 2))]
     assert CHECKS["rounds_never_go_back"](history(steps, rounds=0)).holds
+
+
+# -- ranks, and faults of one of them --------------------------------------------------------------------------------
+
+def one_rank_paused(slow=(), missing=(), learner="w-1/rank-0"):
+    """One worker with two ranks, and a pause of the second's process at 10 s, of five seconds. `slow`: those that make
+    half of the rounds then; `missing`: those that have no part in them."""
+    trainer = {"kind": "commands", "rounds": 999, "nodes": {"w-1": {
+        "run": "ls", "worker": True, "processes": {"rank": r"RANK=([0-9])"}}},
+        "progress": [{"node": "w-1", "log": r"(?P<rank>\d) (?P<round>\d+)"}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"
+                        "faults: [{pause: w-1/rank-1, at: 10s, for: 5s}]\nchecks: {blast_radius: {at_least: 80%}, "
+                        f"participation: [{{learner: {learner}, at_least: 80%}}]}}\n"), 0)
+    events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+              an_event(0.0, "harness", 0, "spawn", {"target": "w-1", "incarnation": 0}),
+              *(an_event(t, "harness", 0, name, {"fault": "f1"})
+                for t, name in ((10.0, "injecting"), (10.0, "injected"), (15.0, "healed")))]
+    for number in range(1, 200):
+        t, hit = number / 10, 10 <= number / 10 < 15
+        present = [rank for rank in "01" if not (hit and (rank in missing or (rank in slow and number % 2)))]
+        events += [an_event(t, "w-1", 0, "step", {"step": number, "tokens": 0, "rank": rank}) for rank in present]
+        if present:
+            events.append(an_event(t, "rounds", 0, "merge", {"round": number, "step": number, "contributions": [
+                {"learner": "w-1", "incarnation": 0, "rank": rank} for rank in present]}))
+    return History(plan, Tape(sorted(events, key=lambda event: event.t)))
+
+
+@pytest.mark.parametrize(("gone", "holds"), [({}, True), ({"missing": "1"}, True), ({"slow": "0"}, False)])
+def test_a_pause_of_one_rank_is_none_of_the_others(gone, holds):
+    finding = CHECKS["blast_radius"](one_rank_paused(**gone))
+    assert finding.holds == holds
+    assert finding.measured.startswith("w-1/rank-0 at ")
+
+
+@pytest.mark.parametrize(("learner", "holds"), [("w-1/rank-0", True), ("w-1/rank-1", False), ("w-1", True)])
+def test_a_rank_has_its_own_share_of_the_rounds(learner, holds):
+    assert CHECKS["participation"](one_rank_paused(missing="1", learner=learner)).holds == holds
