@@ -24,7 +24,7 @@ _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLL
 
 def round(number: int, *, loss: float | None = None, samples: int | Sequence[int] | None = None,
           members: int | None = None, batch: int | Sequence[int] | None = None,
-          digest: str | int | None = None) -> None:
+          digest: str | int | None = None, rank: str | int | None = None) -> None:
     """A round is finished.
 
     Args:
@@ -34,9 +34,10 @@ def round(number: int, *, loss: float | None = None, samples: int | Sequence[int
         members: how many workers took part in it.
         batch: number of the batch that was trained on, or of several.
         digest: of the weights after it, `hashlib.sha256(...).hexdigest()`: what members of a round have in common.
+        rank: of this process, where its node has several that train: each is a member of its own.
     """
     said = {"round": number, "loss": loss, "samples": samples, "members": members, "batch": batch, "digest": digest,
-            "time": time.time()}
+            "rank": rank, "time": time.time()}
     with suppress(Exception):  # whatever it is, training is more important
         _append(os.environ.get(PROGRESS_FILE, ""),
                 json.dumps({key: _plain(value) for key, value in said.items() if value is not None}))

@@ -14,13 +14,13 @@ from diloco_chaos.faults.base import AskedBy, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import Written, names
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.places.capabilities import Processes
+from diloco_chaos.harness.places.capabilities import InnerProcesses
 
 
 class OfProcess(Fault):
     """The node's own process is not touched; what becomes of it is for the trainer."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"signal_process"})
+    needs: ClassVar[frozenset[Ability]] = frozenset({"signal_inner"})
 
     process: Annotated[str, Written(r"^[a-z][a-z0-9-]*-[A-Za-z0-9_.]+$", "a process: write NAME-ID, like rank-3")] = (
         Field(max_length=80))
@@ -61,7 +61,8 @@ class SignalledProcess(OfProcess):
         return Effect(bool(on.observed.get("ok")), f"{self.sends.name} to pid {on.observed.get('pids')}")
 
     def _signal(self, hit: FaultContext, number: Signals) -> Observation:
-        sent = {target: hit.having(Processes).signal_process(target, self.process, number) for target in self.targets}
+        having = hit.having(InnerProcesses)
+        sent = {target: having.signal_process(target, self.process, number) for target in self.targets}
         missing = [target for target, pids in sent.items() if not pids]
         if missing:
             return {"ok": False, "why": f"{names(missing)} had no process {self.process}"}

@@ -28,8 +28,11 @@ from diloco_chaos.chaos.checks.base import (
 )
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.phases import WINDOW_S, members, pulse
+from diloco_chaos.chaos.evidence.members import hit_by, members
+from diloco_chaos.chaos.evidence.phases import WINDOW_S, pulse
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
+from diloco_chaos.faults.base import Fault
+from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import (
@@ -352,12 +355,12 @@ def _ended_with_all(history: History, spawn: Spawn) -> bool:
 
 @check(AtLeast)
 def blast_radius(history: History, bound: AtLeast) -> Finding | None:
-    """Learners that were not hit keep 90% of their nominal pace while others are hit."""
+    """Learners, and ranks of one that are told apart, keep 90% of their nominal pace while others are hit."""
     if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None
     need(history.plan.cluster.step_time > 0 or math.isfinite(history.plan.trainer.counting.steps_for_pace),
          "without pace there is no nominal speed")
-    need(all(map(history.step_time, history.plan.cluster.starters)),
+    need(all(map(history.step_time, _starters(history))),
          "too few rounds before the first fault to know the pace of every worker")
     least = bound.at_least
     paces: list[tuple[float, float, str, str, Late]] = []  # beyond what is allowed, pace, whose, words
@@ -365,10 +368,10 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     windows = _windows(history)
     for start, end, words_of in windows:
         hit = _hit(history, start, end)
-        for learner in history.plan.cluster.names:
+        for learner, worker in _members(history):
             known = history.step_time(learner) > 0  # who came later may have no pace of its own from before
-            if (learner not in hit and known and end - start >= _LEAST_BASELINE_S and _training(history, learner, start)
-                    and not _without_memory(history, learner, start, end)):
+            if (learner not in hit and known and end - start >= _LEAST_BASELINE_S and _training(history, worker, start)
+                    and not _without_memory(history, worker, start, end)):
                 pace = history.pace(learner, start, end)
                 lost = _lost_computing(history, learner, start, end) if history.plan.cluster.step_time else 0.0
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
@@ -381,7 +384,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
                                   hindered(start, end, 1 - pace / allowed if allowed > 0 else 0.0)))
     if busy and all(beyond >= 0 for beyond, *_ in paces):
         raise Unknown(busy[0])
-    if not paces and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
+    if not paces and windows and all(_hit(history, *window[:2]).issuperset(member for member, _ in _members(history))
                                      for window in windows):
         return None  # all learners were hit, always: there is none that this could be about
     need(paces, "no learner was left alone long enough to tell", "let the faults come farther apart")
@@ -393,6 +396,17 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", at_least(f"{pace - beyond:.0%}"),
                    list(slowest.values())[:3], [late for beyond, *_, late in paces if beyond < 0],
                    [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
+
+
+def _members(history: History) -> list[tuple[str, str]]:
+    """Return every member of rounds, with the worker that it is of."""
+    return [(member, worker) for worker, members in history.members.items() for member in members]
+
+
+def _starters(history: History) -> list[str]:
+    """Return the members whose pace must be known: those that are there from the beginning."""
+    return [member for member, worker in _members(history) if worker in history.plan.cluster.starters
+            and (member == worker or history.moments(member)[0] < history.first_fault)]
 
 
 def _by_chance(history: History, learner: str, seconds: float) -> float:
@@ -449,23 +463,27 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:
-    """Learners that any fault was on, or had been on shortly before; and those that were done."""
-    learners = history.plan.cluster.names
-    hit = {target for span in history.spans for target in span.planned.fault.affected_nodes(learners)
-           if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, target, start)}
-    return hit & set(learners) | {worker for worker, done in all_made(history).items() if done < end}
+    """Members that any fault was on, or had been on shortly before; and those that were done."""
+    hit = {member for span in history.spans for member in hit_by(span.planned.fault, history.members)
+           if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, member, start)}
+    done = [history.members[worker] for worker, moment in all_made(history).items() if moment < end]
+    return hit.union(*done)
 
 
-def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
+def _coming_back(history: History, span: Span, member: str, at: float) -> bool:
     """Return whether a process that was started again had hardly begun to train: `reintegration` judges how long that
     takes, and in a container it takes longer."""
-    fault = span.planned.fault
-    began = span.injected if fault.supersedes else span.ended if fault.stops_target else None
-    if began is None or began > at or target not in fault.targets:
+    fault, node = span.planned.fault, member.partition("/")[0]
+    ends_process = isinstance(fault, OfProcess) and not fault.reversible
+    began = span.injected if fault.supersedes or ends_process else span.ended if fault.stops_target else None
+    if began is None or began > at or node not in fault.targets or (ends_process and member == node):
         return False
-    first = min((events[0].t for (name, _), events in history.steps.items()
-                 if name == target and events and events[0].t > began), default=float("inf"))
-    return first > at - WINDOW_S
+    if member != node:
+        firsts = [t for t in history.moments(member) if t > began]
+    else:
+        firsts = [events[0].t for (name, _), events in history.steps.items()
+                  if name == node and events and events[0].t > began]
+    return min(firsts, default=float("inf")) > at - WINDOW_S
 
 
 def _lost_computing(history: History, learner: str, start: float, end: float) -> float:
@@ -485,24 +503,26 @@ def _refused(history: History, learner: str, windows: Sequence[tuple[float, floa
 
 @check(tuple[Participation, ...])
 def participation(history: History, bounds: tuple[Participation, ...]) -> Finding | None:
-    """A learner has its share of the rounds while it is far; if it never is, while other faults that last hit it."""
+    """A learner, or a rank of one, has its share of the rounds while it is far; if it never is, while other faults that
+    last hit it."""
     if not bounds:
         return None
     measured, allowed, evidence, late, holds = list[str](), list[Bound](), list[Line](), list[Late](), True
     figures: list[Figure] = []
     for bound in bounds:
-        mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
+        mine = [span for span in history.spans if _aimed_at(span.planned.fault, bound.learner)
                 and span.planned.fault.reversible]
         mine = [span for span in mine if span.planned.fault.delays] or mine
         windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in mine
                    if span.injected is not None]
         rounds = [merge for start, end in windows for merge in history.merges_between(start, end)]
-        if not windows and not any(bound.learner in planned.fault.targets for planned in history.plan.faults):
+        if not windows and not any(_aimed_at(planned.fault, bound.learner) for planned in history.plan.faults):
             windows = [(zero(history), history.end)]
             rounds = history.merges_between(*windows[0])
         need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far",
              "let that fault last longer (`for`)")
-        share = mean(any(part.learner == bound.learner for part in merge.contributions) for merge in rounds)
+        share = mean(any(bound.learner in (part.learner, part.member) for part in merge.contributions)
+                     for merge in rounds)
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within
         lacking = 1 - share / bound.at_least if bound.at_least and share < bound.at_least else _TOO_MUCH
@@ -519,6 +539,12 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
                      windows[0][0], " and ", windows[-1][1], parts, _refused(history, bound.learner, windows))
         evidence = [*evidence, words] if within else [words, *evidence]
     return Finding(holds, ", ".join(measured), _together(allowed), evidence, late, figures)
+
+
+def _aimed_at(fault: Fault, member: str) -> bool:
+    """Return whether a fault is on a learner, or on a rank of one: on its node, or its process."""
+    node, _, process = member.partition("/")
+    return node in fault.targets and (not process or not isinstance(fault, OfProcess) or fault.process == process)
 
 
 def _together(bounds: Sequence[Bound]) -> Bound:

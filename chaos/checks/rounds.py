@@ -20,7 +20,7 @@ from diloco_chaos.chaos.checks.base import (
     zero,
 )
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.phases import members
+from diloco_chaos.chaos.evidence.members import hit_by, members
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
@@ -49,19 +49,20 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
     own: dict[tuple[str, int], int] = {}
     lost: list[tuple[int, Line]] = []
     for event in steps:
-        process, number = (event.node, event.inc), event.step
+        process, number = (event.member, event.inc), event.step
         before = own.get(process)
         if before is None:
             others = together and (event.inc > 0 or number > 1)  # a worker's very first round may be late
-            before = max((last for node, last in newest.items() if others or node == event.node), default=number)
+            before = max((last for member, last in newest.items() if others or member == event.member),
+                         default=number)
             verb = "began with"
         else:
             verb = "told of"
         if number < before:
-            lost.append((before - number, line(f"{event.node}.{event.inc} {verb} round {number} at ", event.t,
+            lost.append((before - number, line(f"{event.member}.{event.inc} {verb} round {number} at ", event.t,
                                                f", when round {before} had been told")))
         own[process] = number
-        newest[event.node] = max(newest.get(event.node, 0), number)
+        newest[event.member] = max(newest.get(event.member, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
     return Finding(most <= bound.rounds, f"{most} rounds lost", at_most(bound.rounds),
                    [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]],
@@ -81,7 +82,7 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
                    [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
                     for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
-                   figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
+                   figures=[Figure(value=fewest, limit=bound.at_least, best=sum(map(len, history.members.values())),
                                    unit="learners")])
 
 
@@ -108,29 +109,42 @@ def _by_whom(merge: Merge) -> str:
 
 @check(Within, needs={"rounds"}, unverified="judged")
 def none_left_out(history: History, bound: Within) -> Finding | None:
-    """No worker that lives, and that no fault has a hold of, stays without a part in any round while the others go on,
-    until the end of training: for longer than the bound, and than twice what it ever took before, from round to round
-    or from the start of its process to its first round."""
-    if history.zero is None or len(history.plan.cluster.names) < 2:
+    """No worker that lives, or rank of one that is told apart, and that no fault has a hold of, stays without a part in
+    any round while the others go on, until the end of training: for longer than the bound, and than twice what it ever
+    took before, from round to round or from the start of its process to its first round. Ranks may be numbered anew: of
+    a node's as many count as there are fewer than before the first fault."""
+    count = sum(map(len, history.members.values()))
+    if history.zero is None or count < 2:
         return None
+    outside = [entry for worker, since in _alive(history).items() for entry in _outside(history, worker, since, bound)]
+    outside.sort(key=lambda entry: entry[0].start)
+    longest = max((window.end - window.start for window, _ in outside), default=0.0)
+    whose = "workers" if count == len(history.members) else "members"
+    return Finding(not outside, f"{len(outside)} of {count} {whose}",
+                   f"0 after {show_seconds(bound.within)}", [words for _, words in outside[:3]],
+                   late=[window for window, _ in outside],
+                   figures=[Figure(value=longest, limit=bound.within, unit="s")] if outside else violations(outside))
+
+
+def _outside(history: History, worker: str, since: float, bound: Within) -> list[tuple[Late, Line]]:
+    """Return the members of a worker that stay without a part in rounds. `since`: when its process was started."""
     outside: list[tuple[Late, Line]] = []
-    for worker, since in _alive(history).items():
-        moments = _parts(history, worker)
+    members = history.members[worker]
+    for member in members:
+        moments = _parts(history, member)
         last = max([since, *moments, *(history.until(span) for span in history.spans if span.injected is not None
-                                       and worker in span.planned.fault.affected_nodes(history.plan.cluster.names))])
+                                       and member in hit_by(span.planned.fault, history.members))])
         usual = max([later - earlier for earlier, later in pairwise(moments)] + _starts(history, worker, moments),
                     default=0.0)
         window = Late(last, history.end, max(bound.within, 2 * usual))
         missed = len(history.merges_between(last + _MOMENT_S, history.end))
-        if moments and window.end - last > window.allowed and missed > _FEW and not _done(history, worker):
-            outside.append((window, line(f"{worker} had no part in {missed} rounds from ", last,
-                                         " to the end of training, though it lived and no fault had a hold of it")))
-    outside.sort(key=lambda entry: entry[0].start)
-    longest = max((window.end - window.start for window, _ in outside), default=0.0)
-    return Finding(not outside, f"{len(outside)} of {len(history.plan.cluster.names)} workers",
-                   f"0 after {show_seconds(bound.within)}", [words for _, words in outside[:3]],
-                   late=[window for window, _ in outside],
-                   figures=[Figure(value=longest, limit=bound.within, unit="s")] if outside else violations(outside))
+        lived = "it lived and no fault had a hold of it" if member == worker else f"{worker} lived"
+        if moments and window.end - last > window.allowed and missed > _FEW and not _done(history, member):
+            outside.append((window, line(f"{member} had no part in {missed} rounds from ", last,
+                                         f" to the end of training, though {lived}")))
+    early = sum(min(history.moments(member), default=history.end) < history.first_fault for member in members)
+    missing = max(0, early - (len(members) - len(outside)))  # a launcher may have numbered its ranks anew
+    return sorted(outside, key=lambda entry: -entry[0].start)[:missing if members != [worker] else 1]
 
 
 def _starts(history: History, worker: str, moments: list[float]) -> list[float]:
@@ -153,11 +167,13 @@ def _alive(history: History) -> dict[str, float]:
     return alive
 
 
-def _parts(history: History, worker: str) -> list[float]:
-    """Return when a worker had a part in a round, in seconds: it was a member, or reported one of the newest."""
+def _parts(history: History, member: str) -> list[float]:
+    """Return when a member had a part in a round, in seconds: by who told of the round, or it reported one of the
+    newest."""
     newest, moments = -1, list[float]()
-    reported = ((step.t, step.step) for (node, _), steps in history.steps.items() if node == worker for step in steps)
-    for t, number, mine in sorted([*((merge.t, merge.step, any(part.learner == worker for part in merge.contributions))
+    reported = ((step.t, step.step) for (node, _), steps in history.steps.items() if node == member.partition("/")[0]
+                for step in steps if step.member == member)
+    for t, number, mine in sorted([*((merge.t, merge.step, any(part.member == member for part in merge.contributions))
                                      for merge in history.merges), *((t, number, True) for t, number in reported)]):
         if mine and number >= newest - _BEHIND:
             moments.append(t)
@@ -165,10 +181,10 @@ def _parts(history: History, worker: str) -> list[float]:
     return moments
 
 
-def _done(history: History, worker: str) -> bool:
-    """Return whether a worker has made all rounds that there are to make, or as many as any other."""
-    made = [(max(step.step for step in steps), node) for (node, _), steps in history.steps.items() if steps]
-    own = max((last for last, node in made if node == worker), default=-1)
+def _done(history: History, member: str) -> bool:
+    """Return whether a member has made all rounds that there are to make, or as many as any other."""
+    made = [(step.step, step.member) for steps in history.steps.values() for step in steps]
+    own = max((last for last, teller in made if teller == member), default=-1)
     return own >= (history.plan.cluster.budget_tokens or max(made)[0])
 
 

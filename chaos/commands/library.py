@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
-from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema as scenario_schema
 from diloco_chaos.chaos.scenario.warnings import warnings_of
@@ -92,18 +93,23 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
 
 
 def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files of scenarios.")],
+             on: Annotated[str, typer.Option(metavar="PLACE", help="Check also that they can run there, as in "
+                                             "`--on compose`.")] = "",
              as_json: JsonOption = False) -> None:
     """Check scenarios without running them: every problem, with its place.
 
     Example: `diloco-chaos validate my-scenario.yaml`
     """
+    refusals = _refusals_on(on)
     problems: list[str] = []
     warnings: list[str] = []
     for name in scenarios:
         try:
             loaded, path = load(name)
-            faults = [planned.fault for planned in freeze(loaded, 0).faults]
-            lacking = loaded.trainer.lacking()
+            frozen = freeze(loaded, 0)
+            problems += [printable(f"{path}: {why}") for why in refusals(frozen)]
+            faults = [planned.fault for planned in frozen.faults]
+            lacking = "" if on else loaded.trainer.lacking()
             notes = [*loaded.trainer.idle(), *warnings_of(loaded.trainer, faults),
                      *([f"this machine can't run it: {lacking}"] if lacking else [])]
             warnings += [f"{path}: {text}" for text in notes]
@@ -119,6 +125,14 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
         if not problems:
             typer.echo(f"{len(scenarios)} valid")
     raise typer.Exit(2 if problems else 0)
+
+
+def _refusals_on(place: str) -> Callable[[Plan], Sequence[str]]:
+    """Return what tells why a plan can't run at a place; nothing, if none is named."""
+    if not place:
+        return lambda plan: ()
+    from diloco_chaos.chaos.commands.places import backend_of
+    return backend_of(place, {}).refusals
 
 
 def schema(

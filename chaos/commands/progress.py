@@ -91,7 +91,7 @@ def _show(file: Path, lint: Lint, before: str) -> None:
     typer.echo(printable(f"{file}: {len(lint.reports)} of {lint.lines} lines tell a round"))
     table = Table(box=None, padding=(0, 2, 0, 0))
     columns = [name for name in RoundReport._fields
-               if name != "epoch" or any(report.epoch is not None for report in lint.reports)]
+               if name not in ("epoch", "rank") or any(getattr(report, name) is not None for report in lint.reports)]
     for column in columns:
         table.add_column(column, justify="right")
     left_out = len(lint.reports) - 2 * _SHOWN

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from statistics import median
 from typing import Any
 
@@ -15,6 +15,7 @@ from diloco_chaos.chaos.evidence.accounting.remade import ToldRound, told_rounds
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.clocks import ClockAgreement, clocks
+from diloco_chaos.chaos.evidence.members import Members, moments_of_ranks
 from diloco_chaos.chaos.evidence.outages import Outages
 from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
@@ -213,8 +214,8 @@ class History:
                    for gone in self.exits if gone.target == self.coordinator and gone.killed)
 
     def step_time(self, learner: str) -> float:
-        """Nominal time of a learner's inner steps, seconds; where there is none, and rounds are reported, that of its
-        own before the first fault; 0: not known."""
+        """Nominal time of a learner's inner steps, or of a member's, seconds; where there is none, and rounds are
+        reported, that of its own before the first fault; 0: not known."""
         return self.plan.cluster.step_time_of(learner) or self._own_pace.get(learner, 0.0)
 
     @cached_property
@@ -222,9 +223,8 @@ class History:
         """Learner -> median time from round to round before the first fault, where its trainer knows no nominal one."""
         if self.zero is None:
             return {}
-        moments: dict[str, list[float]] = {}
-        for (name, _), events in self.steps.items():
-            moments.setdefault(name, []).extend(t for t in times(events) if self.zero <= t < self.first_fault)
+        names = dict.fromkeys([*(name for name, _ in self.steps), *chain.from_iterable(self.members.values())])
+        moments = {name: [t for t in self.moments(name) if self.zero <= t < self.first_fault] for name in names}
         return {name: median(later - earlier for earlier, later in pairwise(sorted(own)))
                 for name, own in moments.items() if len(own) >= self.plan.trainer.counting.steps_for_pace}
 
@@ -240,6 +240,22 @@ class History:
     def steps(self) -> Mapping[Node, Series[Step]]:
         """Step events of every learner's incarnation, in order."""
         return self.tape.series(Step)
+
+    @cached_property
+    def members(self) -> Members:
+        """Return the members of rounds that every worker has: its ranks where they are told apart, or itself."""
+        return {worker: list(self._ranks.get(worker, ())) or [worker] for worker in self.plan.cluster.names}
+
+    @cached_property
+    def _ranks(self) -> Mapping[str, Mapping[str, Sequence[float]]]:
+        return moments_of_ranks(self.steps) if self.plan.trainer.tells_losses else {}
+
+    def moments(self, member: str) -> list[float]:
+        """Return when a worker, or a rank of one, told a step or a round, in seconds."""
+        ranks = self._ranks.get(member.partition("/")[0], {})
+        if member in ranks:
+            return list(ranks[member])
+        return [t for (name, _), events in self.steps.items() if name == member for t in times(events)]
 
     @cached_property
     def told_rounds(self) -> list[ToldRound]:
@@ -372,10 +388,9 @@ class History:
         return list(accumulate((len(merge.contributions) for merge in self.merges), initial=0))
 
     def pace(self, learner: str, start: float, end: float) -> float:
-        """Return a learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is
-        made in the nominal time before it is recorded, so that one at the border counts in part: in two seconds there
-        are few."""
+        """Return a learner's, or a member's, steps in [start, end) as a share of the nominal ones, all incarnations. A
+        step is made in the nominal time before it is recorded, so that one at the border counts in part: in two seconds
+        there are few."""
         nominal = self.step_time(learner)
-        inside = (min(t, end) - max(t - nominal, start) for (name, _), events in self.steps.items()
-                  if name == learner for t in times(events) if start < t < end + nominal)
+        inside = (min(t, end) - max(t - nominal, start) for t in self.moments(learner) if start < t < end + nominal)
         return sum(inside) / (end - start)

@@ -14,11 +14,11 @@ from typing import Literal
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
 from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.members import members
 from diloco_chaos.harness.record.tape.events import (
     Disconnected,
     Hello,
     Lost,
-    Merge,
     Ready,
     Resumed,
     Spawn,
@@ -105,11 +105,6 @@ def pulse(history: History, start: float, end: float) -> tuple[float, float]:
     if not merges:
         return 0.0, 0.0
     return merges / history.seconds(start, end), sum(parts for _, parts in counts) / merges
-
-
-def members(merge: Merge) -> int:
-    """Return how many members took part in a round."""
-    return max([len(merge.contributions), *(part.members or 0 for part in merge.contributions)])
 
 
 class _Reading:

@@ -56,6 +56,7 @@ class Progress:
         self.processed = plan.cluster.begun_tokens
         self._loss = SmoothedLoss(_LOSS_WEIGHT, always_told=bool(plan.trainer.writers))
         self.contributors: list[int] = []
+        self._ranks: dict[str, set[str]] = {}  # of each worker whose ranks are told apart
         self.merges = 0
         self._first: tuple[float, int] | None = None
 
@@ -69,6 +70,9 @@ class Progress:
             self._first = self._first or (event.t, self.processed)
             self.merges += 1
             self.contributors = [*self.contributors[-49:], len(event.contributions)]
+            for part in event.contributions:
+                if part.rank is not None:
+                    self._ranks.setdefault(part.learner, set()).add(part.rank)
         elif isinstance(event, Step):
             self._loss.on_step(event)
 
@@ -109,7 +113,8 @@ class Progress:
         """One line for a log."""
         loss = f"train loss {self.loss:.3f}" if self.loss is not None else "no loss yet"
         per = self.plan.trainer.counting.contributors
-        parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} {per}" \
+        members = self.plan.cluster.learners + sum(len(ranks) - 1 for ranks in self._ranks.values())
+        parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {members} {per}" \
             if self.contributors else ""
         return f"{self.share:4.0%}  {loss}{parts}"
 

@@ -104,7 +104,10 @@ class Backend:
         if programs and self.virtual:
             return [f"trainer {trainer}: commands are processes, and these take real time: they can't run under "
                     f"virtual time; {run_with([DEFAULT])}"]
-        return [f"{name}: {why}" for name, program in programs.items() for why in refused_parts(self.place, program)]
+        reasons = [f"{name}: {why}" for name, program in programs.items() for why in refused_parts(self.place, program)]
+        return reasons + [f"progress: {file}: files of nodes are on another machine there, and are not read: write "
+                          f"`log: '...'` for lines that the node prints, or `written: true`"
+                          for file in plan.trainer.reports_in() if not self.place.here]
 
     def _of_machine(self, plan: Plan) -> list[str]:
         place = self.place

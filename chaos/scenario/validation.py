@@ -133,7 +133,12 @@ def _of_names(scenario: Scenario) -> Iterator[Objection]:
     """Yield what is wrong with what is said of learners, outside of faults."""
     learners = scenario.cluster.names
     for index, bound in enumerate(scenario.checks.participation):
-        if bound.learner not in learners:
+        worker, slash, rank = bound.learner.partition("/")
+        if slash and worker in learners and not rank.startswith("rank-"):
+            yield (["checks", "participation", index, "learner"],
+                   f"{bound.learner!r}: a rank of a worker is called {worker}/rank-1, by the group `rank` of "
+                   f"`progress`")
+        elif worker not in learners:
             yield (["checks", "participation", index, "learner"],
                    f"there is no learner {bound.learner!r} here{nearest(bound.learner, learners)}")
     abort = scenario.abort_when

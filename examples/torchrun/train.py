@@ -50,8 +50,8 @@ def train(file: Path) -> None:
         loss = float((weights - target).square().mean())
         if rank == 0:
             save(file, made, weights)
-        if int(os.environ["LOCAL_RANK"]) == 0:
-            print(f"committed round={made} members={world} loss={loss:.6f} time={time.time():.3f}", flush=True)
+        print(f"[{os.environ['LOCAL_RANK']}] committed round={made} members={world} loss={loss:.6f} "
+              f"time={time.time():.3f}", flush=True)
         time.sleep(max(0.0, ROUND_S - (time.monotonic() - began)))
 
 

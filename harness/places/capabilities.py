@@ -78,7 +78,7 @@ class Power(Protocol):
 
 
 @runtime_checkable
-class Processes(Protocol):
+class InnerProcesses(Protocol):
     """The processes that a node has started can be told apart."""
 
     def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
@@ -91,8 +91,16 @@ class Processes(Protocol):
 
         Returns:
             The pids of those that were signalled; none where there is no such process.
+
+        Raises:
+            ClusterError: nothing there can tell them apart.
         """
         ...
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """A node's first process can end alone."""
 
     def kill_first(self, node: str, restart_after: float | None) -> None:
         """SIGKILL to the node's first process, as `kill` else; what that has started lives on, to the end of the run at
@@ -347,7 +355,8 @@ class Unsynced(Protocol):
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
-    "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
+    "signal_process": Processes, "signal_inner": InnerProcesses, "delete_pod": Pods, "evict": Pods,
+    "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
     "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced,
     "corrupt_links": CorruptsLinks, "cuda": CudaCalls}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, status_words
 from diloco_chaos.harness.places.catching import Catcher
@@ -23,6 +24,8 @@ from diloco_chaos.harness.trainers.core.programs import (
     link_name,
 )
 
+Put: TypeAlias = Callable[[str, str], None]
+"""Writes a file: its path in the run's folder, and its text."""
 _LOOK_S = 0.05
 
 
@@ -90,8 +93,9 @@ class PlaceCommands:
             upstream = f"{self._addresses.found_at(to)}:{self._nodes.ports[to]}" if named else ""
             self._links.make_of_command(link, upstream, echo)
 
-    def started(self, spec: NodeSpec, program: Program, number: int) -> Started:
-        """Return what a process of a node is started with, and write its files.
+    def started(self, spec: NodeSpec, program: Program, number: int, put: Put | None = None) -> Started:
+        """Return what a process of a node is started with, and write its files. `put`: writes one where the node finds
+        it, if the run's folder here is not the node's.
 
         Raises:
             ClusterError: they can't be written.
@@ -100,7 +104,9 @@ class PlaceCommands:
         if spec.name in self._nodes.ports:  # it may name itself
             addresses[spec.name] = f"{self._addresses.found_at(spec.name)}:{self._nodes.ports[spec.name]}"
         own = self._own(spec, program, number)
-        write_files(self._run, program, own, addresses)
+        put = put or partial(write_in, self._run, spec.name)
+        for name, text in program.files.items():
+            put(f"{filled(FILES, own, {})}/{name}", filled_file(text, own, addresses))
         return program.started(own, addresses, spec.failpoints)
 
     def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
@@ -131,20 +137,19 @@ class PlaceCommands:
             time.sleep(_LOOK_S)
 
 
-def write_files(run: Path, program: Program, own: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-    """Write the files that a node finds when it starts, in the run's folder and nowhere else.
+def write_in(run: Path, node: str, name: str, text: str) -> None:
+    """Write a file that a node finds when it starts, in the run's folder and nowhere else.
 
     Raises:
-        ClusterError: one can't be written, or its folder leads out of the run's.
+        ClusterError: it can't be written, or its folder leads out of the run's.
     """
-    for name, text in program.files.items():
-        path = run / filled(FILES, own, {}) / name
-        if not path.resolve().is_relative_to(run.resolve()):
-            raise ClusterError(f"{own['name']}: {path} leads out of the run's folder: nothing is written there")
-        try:
-            write_whole(path, filled_file(text, own, addresses))
-        except OSError as error:
-            raise ClusterError(f"{own['name']}: {path} can't be written: {error.strerror}") from error
+    path = run / name
+    if not path.resolve().is_relative_to(run.resolve()):
+        raise ClusterError(f"{node}: {path} leads out of the run's folder: nothing is written there")
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise ClusterError(f"{node}: {path} can't be written: {error.strerror}") from error
 
 
 class Finder(Protocol):

@@ -196,6 +196,16 @@ def recorded(tmp_path):
     return tmp_path
 
 
+def test_validate_says_what_can_not_be_done_at_a_place(tmp_path):
+    (file := tmp_path / "mine.yaml").write_text(
+        "diloco_chaos: 1\nname: mine\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls}}\n"
+        "  progress: [{node: a, file: '{run}/out/*'}]\n")
+    assert command("validate", str(file), "--on", "local").stdout == "1 valid\n"
+    done = command("validate", str(file), "--on", "slurm")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}: progress: {{run}}/out/*: files of nodes are on another machine there" in done.stderr
+
+
 def test_a_tape_cut_off_in_the_middle_of_a_line_is_judged_up_to_the_cut_and_says_so(recorded):
     with open(recorded / "tape" / "syncer.0.jsonl", "a") as file:
         file.write('{"t": 3.0, "node": "syn')

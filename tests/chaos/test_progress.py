@@ -20,11 +20,11 @@ def file(tmp_path, monkeypatch):
 
 
 def test_a_round_is_a_line(file):
-    progress.round(7, loss=0.5, samples=64, members=2)
+    progress.round(7, loss=0.5, samples=64, members=2, rank=1)
     progress.round(8)
     first, second = map(json.loads, file.read_text().splitlines())
-    assert {key: first[key] for key in ("round", "loss", "samples", "members")} == {
-        "round": 7, "loss": 0.5, "samples": 64, "members": 2}
+    assert {key: first[key] for key in ("round", "loss", "samples", "members", "rank")} == {
+        "round": 7, "loss": 0.5, "samples": 64, "members": 2, "rank": 1}
     assert set(second) == {"round", "time"}
 
 

@@ -39,9 +39,11 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class ToldRound:
-    """One worker's word on one round, in one attempt to make it; of several ranks of a node all that they told."""
+    """One worker's word on one round, in one attempt to make it; of several ranks of a node that are not told apart all
+    that they told."""
 
     worker: str
+    """A node, or a rank of one."""
     inc: int
     attempt: int
     """How often the worker had begun anew before."""
@@ -87,7 +89,7 @@ def told_rounds(steps: Iterable[Step], *, together: bool) -> list[ToldRound]:
     """Return what every worker told of its rounds, in the order of time. `together`: they finish rounds together."""
     lanes: dict[str, list[Step]] = {}
     for step in sorted(steps, key=lambda step: step.t):
-        lanes.setdefault(step.node, []).append(step)
+        lanes.setdefault(step.member, []).append(step)
     attempts = {worker: _attempts(lane) for worker, lane in lanes.items()}
     backs = [Back(worker, attempt[0].t, attempt[0].step, together and _all_went_back(lanes, worker, before, attempt[0]))
              for worker, mine in attempts.items() for before, attempt in _with_before(mine)]

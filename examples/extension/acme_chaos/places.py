@@ -20,7 +20,7 @@ class Nice(Place):
 
     name = "acme-nice"
     nodes = "processes that give way"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process", "signal_inner"}
     unable = "processes that give way can't do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "exhaust_memory": "processes that give way share their memory with all others"}

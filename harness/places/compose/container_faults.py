@@ -1,18 +1,24 @@
-"""What happens to a node's container: its memory is used up, it is taken off the network, its main thread stands."""
+"""What happens to a node's container, or in it: its memory is used up, it is taken off the network, its main thread
+stands, one of its processes is signalled."""
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from pathlib import Path
 
+from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.compose.addresses import ContainerAddresses
 from diloco_chaos.harness.places.compose.container import ContainerProcess
 from diloco_chaos.harness.places.compose.project import Project
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.hangs import Called, Hangs
+from diloco_chaos.harness.places.nodes import called
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 
 _HEADROOM = 12 << 20
+_SHOWN = 200
 
 
 class ContainerMemory:
@@ -50,6 +56,25 @@ class ContainerNetwork:
         """Return which nodes are off the network, in words."""
         return [f"{node.name} is off the network" for node in self._nodes.values()
                 if node.alive and not self._project.attached(node.process.container)]
+
+
+class ContainerProcesses:
+    """Implements `diloco_chaos.harness.places.capabilities.InnerProcesses`, from within: as the same user."""
+
+    def __init__(self, nodes: Nodes[ContainerProcess]) -> None:
+        self._nodes = nodes
+
+    def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
+        """Signal a process of a command; its image must have `python3`."""
+        running, (name, _, which) = self._nodes[node], process.rpartition("-")
+        if running.spec.program is None or not running.alive:
+            return []
+        status, output = running.process.execute("python3", "-c", Path(called.__file__).read_text(),
+                                                 running.spec.program.processes[name], which, str(int(number)))
+        if status and running.process.ended() is None:
+            raise ClusterError(f"{node}: its image needs `python3`, which finds {process} there: "
+                               f"{shortened(output, _SHOWN)}")
+        return [int(pid) for pid in output.split()] if not status else []
 
 
 class ContainerHangs(Hangs):

@@ -26,7 +26,7 @@ class Compose(Place):
     name = "compose"
     nodes = "containers"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | {
-        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang", "cuda"}
+        "exhaust_memory", "disconnect", "fill_disk", "restart_links", "fail_calls", "hang", "cuda", "signal_inner"}
     may: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {

@@ -22,7 +22,12 @@ from diloco_chaos.harness.places.commands import CaughtLinks, PlaceCommands, mee
 from diloco_chaos.harness.places.compose import compose_file
 from diloco_chaos.harness.places.compose.addresses import ANY, LISTEN, PYTHON, ContainerAddresses
 from diloco_chaos.harness.places.compose.container import ContainerProcess
-from diloco_chaos.harness.places.compose.container_faults import ContainerHangs, ContainerMemory, ContainerNetwork
+from diloco_chaos.harness.places.compose.container_faults import (
+    ContainerHangs,
+    ContainerMemory,
+    ContainerNetwork,
+    ContainerProcesses,
+)
 from diloco_chaos.harness.places.compose.engine import DockerEngine, EngineError
 from diloco_chaos.harness.places.compose.engine_restart import EngineRestart
 from diloco_chaos.harness.places.compose.outside import Outside
@@ -85,8 +90,8 @@ class ComposeSite(Site):
         self._hangs = ContainerHangs(self._preloads, self.nodes, undo_log)
         self._cuda = CudaFaults(self._preloads, self.nodes, undo_log)
         self.parts = (self.links, self._disks, self._network, ContainerMemory(self.nodes), EngineRestart(),
-                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs,
-                      self._cuda)
+                      ContainerProcesses(self.nodes), LinkRestart(self.links, self._toxiproxy.restart),
+                      self._preloads, self._hangs, self._cuda)
         self._catcher: Catcher | None = None
         self._echo: EchoServer | None = None
 

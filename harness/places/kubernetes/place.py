@@ -44,12 +44,11 @@ class Kubernetes(by_command.OfMachines):
         **by_command.SAY_HOW}
     alone: ClassVar[Mapping[Ability, str]] = {**dict.fromkeys(_OF_PODS, "only Kubernetes has pods"),
                                               **by_command.ALONE}
-    takes: ClassVar[frozenset[Part]] = frozenset({"image"})
+    takes: ClassVar[frozenset[Part]] = frozenset({"image", "files"})
     refuses: ClassVar[Mapping[Part, str]] = {
         "peers: caught": "what catches connections is on the machine of an engine, and can't be brought into pods: "
                          "name the peers in the command",
         "service": "a compose file says nothing to a Kubernetes: write `image: NAME`",
-        "files": "the run's folder is not in pods",
         "left_behind: keep": "a pod's container ends with all that runs in it",
         "spare": "no pod can be added to a run of commands"}
     in_images = True

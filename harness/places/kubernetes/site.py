@@ -131,7 +131,7 @@ class KubernetesSite(Site):
         """Have its agent start it; called in the host's thread."""
         self._preloads.bring(spec.name, process.host)
         if (program := spec.program) is not None:
-            started = self._remote.commands.started(spec, program, number)
+            started = self._remote.started(spec, program, number, process)
             env = {**started.env, **self._preloads.environment(spec.name, started.env.get(PRELOADED, ""))}
             process.agent.ask("spawn", name=process.name, argv=started.argv, env=env, cwd=started.cwd)
             return

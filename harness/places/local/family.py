@@ -8,15 +8,15 @@ not.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from diloco_chaos.harness.base.processes import Identity, end_all, family, own_name, parent, send, with_token, words
+from diloco_chaos.harness.base.processes import Identity, end_all, family, send, with_token
 from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.places.nodes.called import called
 from diloco_chaos.harness.trainers.core.programs import NODE
 
 _GONE_S = 0.5
@@ -82,26 +82,9 @@ class Family:
         return [carrier.pid for carrier in chosen if send(carrier, self._token, number)]
 
     def called(self, expression: str, which: str) -> list[Identity]:
-        """Return the processes of this name, the first one first.
-
-        A process has it by a word of its command line, a variable, or what it calls itself. Forks inherit the first
-        two, so the node itself is none, and of a process and its descendants only the topmost is. Several that remain
-        are numbered by when they began, those last that have left their parents: `ID.2` is the second, and without a
-        group in the expression the number is all there is.
-        """
-        pattern = re.compile(expression)
-        named = {carrier: ids for carrier in self._carriers() if carrier.pid != self.pid and (ids := [
-            match[1] if pattern.groups else "" for word in (*words(carrier.pid), own_name(carrier.pid))
-            if (match := pattern.fullmatch(word))])}
-        wanted, number = which, 1
-        if not any(which in ids for ids in named.values()):
-            wanted, _, position = which.rpartition(".")
-            number = int(position) if position.isdecimal() else 0
-        pids = {carrier.pid for carrier, ids in named.items() if wanted in ids}
-        ours = set(family(self.pid))
-        called = sorted((carrier.pid not in ours, carrier.start, carrier.pid) for carrier in named
-                        if carrier.pid in pids and parent(carrier.pid) not in pids)
-        return [Identity(pid, start) for _, start, pid in called[number - 1:]] if number else []
+        """Return the processes of this name, the first one first."""
+        carriers = {carrier.pid: carrier for carrier in self._carriers()}
+        return [carriers[pid] for pid in called(expression, which, self.pid, carriers)]
 
     def _carriers(self) -> list[Identity]:
         """Return every process that was started as this incarnation, or by it."""

@@ -193,7 +193,7 @@ def _preloaded(env: Mapping[str, str]) -> str:
 
 
 class NodeProcesses:
-    """Implements `diloco_chaos.harness.places.capabilities.Processes`."""
+    """Implements `diloco_chaos.harness.places.capabilities.InnerProcesses` and `Processes`."""
 
     def __init__(self, nodes: Nodes[LocalProcess]) -> None:
         self._nodes = nodes

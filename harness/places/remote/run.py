@@ -20,7 +20,7 @@ from diloco_chaos.harness.places.remote.watching import Watching
 from diloco_chaos.harness.record.tape.events import Clock, Warning
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.record.undos import Undo
-from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY
+from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, Program, Started
 
 _CLOCKS_S = 2.0
 
@@ -65,6 +65,16 @@ class RemoteRun:
         self._hosts.prepare(node, node.incarnation)
         self._link(node)
         self._nodes.start(node, node.incarnation)
+
+    def started(self, spec: NodeSpec, program: Program, number: int, process: RemoteProcess) -> Started:
+        """Return what a process of a command is started with. Its agent writes its files, below the run's folder there.
+
+        Raises:
+            ClusterError: it can't.
+        """
+        def put(path: str, text: str) -> None:
+            process.agent.ask("put", text.encode(), path=path)
+        return self.commands.started(spec, program, number, put)
 
     def _start_ours(self, nodes: Sequence[NodeSpec]) -> None:
         """Start our own nodes: first those that others connect to."""

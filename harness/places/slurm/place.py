@@ -35,11 +35,11 @@ class Slurm(by_command.OfMachines):
         "share_links": "only a simulation has links that share a rate",
         **by_command.SAY_HOW}
     alone: ClassVar[Mapping[Ability, str]] = {"requeue": "only Slurm has a queue", **by_command.ALONE}
+    takes: ClassVar[frozenset[Part]] = frozenset({"files"})
     refuses: ClassVar[Mapping[Part, str]] = {
         "peers: caught": "what catches connections is on one machine, and can't be brought into jobs: name the peers "
                          "in the command",
         "image": "jobs run what is on their machines: leave it out",
-        "files": "the run's folder is not on the machines of jobs",
         "left_behind: keep": "a job ends with all that runs in it",
         "spare": "no job can be added to a run of commands"}
     has_programs = True

@@ -124,7 +124,7 @@ class SlurmSite(Site):
         """Have its agent start it; called in the host's thread."""
         inside = self.jobs.begun(process.host).folder
         if (program := spec.program) is not None:
-            started = self._remote.commands.started(spec, program, number)
+            started = self._remote.started(spec, program, number, process)
             argv, env, cwd = started.argv, started.env, started.cwd
         else:
             process.ahead = process.host.clock.best(time.monotonic()).ahead

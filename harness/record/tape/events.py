@@ -27,6 +27,11 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
+def member_name(node: str, rank: str | None) -> str:
+    """Return the name of a member of a round: a worker, or `NODE/rank-RANK`, as a fault of that process calls it."""
+    return node if rank is None else f"{node}/rank-{rank}"
+
+
 class Event(Struct, tag_field="event", tag=snake, kw_only=True, omit_defaults=True, gc=False):
     """What every line has. A node records an event without these three; `stamped` adds them."""
 
@@ -272,8 +277,15 @@ class Step(Event):
     """The samples that it was made on, in the same way."""
     digest: str | None = None
     """Of the worker's weights after it, where it tells one."""
+    rank: str | None = None
+    """Which rank, or actor, of the node tells it, where that is said: each is a member of its own."""
 
     times = ("began",)
+
+    @property
+    def member(self) -> str:
+        """Return the name of who made the round: the worker, or a rank of it."""
+        return member_name(self.node, self.rank)
 
 
 class Skipped(Event):
@@ -490,6 +502,13 @@ class MergedPart(Struct, kw_only=True, omit_defaults=True, gc=False):
     digest: str
     members: int | None = None
     """How many workers took part in the round, by this worker's word."""
+    rank: str | None = None
+    """Which rank, or actor, of the worker's node it is, where that is said."""
+
+    @property
+    def member(self) -> str:
+        """Return the name of who took part: the worker, or a rank of it."""
+        return member_name(self.learner, self.rank)
 
 
 class Merge(Event):

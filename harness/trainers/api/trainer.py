@@ -316,6 +316,10 @@ class Trainer(ABC):
         """Nodes that write the event log themselves."""
         return self.settings.all_nodes
 
+    def reports_in(self) -> Sequence[str]:
+        """Return the files, beside their logs, that nodes write and from which the harness reads their rounds."""
+        return ()
+
     def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
         """Return what a run would find in a node's log that was last written then, and what is wrong with it. `node`:
         whose it is, or a kind of nodes; empty: any node's.

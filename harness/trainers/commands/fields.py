@@ -20,6 +20,7 @@ _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """From which number on a time is in nanoseconds, microseconds, milliseconds."""
 _SHOWN = 40
 _LONGEST_WORD = 128
+_RANK = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
 def number(value: Any) -> float:
@@ -57,11 +58,20 @@ def whole(value: Any) -> int:
     return int(counted)
 
 
-def word(value: Any) -> str:
+def word(value: Any, what: str) -> str:
     """Return what stands for something and is compared only: `9f86d081`, `sha256:9f86...`, a whole number."""
     text = str(value).strip(_AROUND) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not text or len(text) > _LONGEST_WORD or any(letter.isspace() for letter in text):
-        raise ValueError(f"{shown(value)} is no digest: write letters and digits, {_LONGEST_WORD} at most")
+        raise ValueError(f"{shown(value)} is no {what}: write letters and digits, {_LONGEST_WORD} at most")
+    return text
+
+
+def rank(value: Any) -> str:
+    """Return what a rank, or an actor, is called: `1`, `trainer_3`; of a whole number as JSON may write it, `1.0`, the
+    number."""
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else word(value, "rank")
+    if not _RANK.fullmatch(text):
+        raise ValueError(f"{shown(value)} is no rank: write letters, digits, dots and underscores, 64 at most")
     return text
 
 

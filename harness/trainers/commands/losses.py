@@ -40,10 +40,10 @@ def curve(steps: Iterable[Step], rounds: int) -> Sequence[ToldLoss]:
 
 
 def curves(steps: Iterable[Step], rounds: int) -> Mapping[str, Sequence[ToldLoss]]:
-    """The curve of every worker that told a loss."""
+    """The curve of every worker, or rank of one, that told a loss."""
     own: dict[str, list[Step]] = {}
     for step in steps:
-        own.setdefault(step.node, []).append(step)
+        own.setdefault(step.member, []).append(step)
     return {worker: points for worker, mine in own.items() if (points := curve(mine, rounds))}
 
 

@@ -94,6 +94,10 @@ class Commands(Trainer):
         """It reads logs."""
         return LogWitness(self.settings, run, epoch)
 
+    def reports_in(self) -> Sequence[str]:
+        """Return the paths that `progress` names."""
+        return [entry.path for entry in self.settings.progress if entry.path]
+
     def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
         """Check lines of a log with the readers that `progress` has for this node."""
         sources = self.settings.sources(node)

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from diloco_chaos.harness.base.units import expression
-from diloco_chaos.harness.trainers.commands.fields import MOST, moment, number, shown, whole, word
+from diloco_chaos.harness.trainers.commands.fields import MOST, moment, number, rank, shown, whole, word
 from diloco_chaos.harness.trainers.commands.named_data import named, samples
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
-GROUPS = ("round", "loss", "samples", "members", "time", "epoch", "batch", "digest")
+GROUPS = ("round", "loss", "samples", "members", "time", "epoch", "batch", "digest", "rank")
 """Names of groups that an expression may have; `round` it must."""
 Unit = Literal["round", "epoch"]
 """What a round is counted in: an epoch's fractions are told, `0.25`."""
@@ -27,11 +27,11 @@ _PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
     "loss": lambda value: {"loss": number(value)}, "samples": samples,
     "members": lambda value: {"members": whole(value)}, "time": lambda value: {"time": moment(value)},
     "epoch": lambda value: {"epoch": number(value)}, "batch": lambda value: {"batches": named(value)},
-    "digest": lambda value: {"digest": word(value)}}
+    "digest": lambda value: {"digest": word(value, "digest")}, "rank": lambda value: {"rank": rank(value)}}
 """Group -> what its value says of a round."""
-_ASKED_FOR = ("epoch", "batch", "digest")
+_ASKED_FOR = ("epoch", "batch", "digest", "rank")
 """What an object is asked for only where `keys` says so: many have an epoch beside rounds that go on through all of
-them, under `batch` how large one is, and under `digest` that of something else."""
+them, under `batch` how large one is, under `digest` that of something else, and under `rank` that of the whole job."""
 _MOST_OBJECTS = 8
 """Places of a line at which a JSON object is looked for."""
 _DECODER = json.JSONDecoder()
@@ -146,7 +146,7 @@ class Expression:
     def _numbers(self) -> Sequence[str]:
         """Groups for numbers after which the expression has no comma itself: `\\d+` finds the 1 of `1,024`."""
         return [name for name in self.pattern.groupindex
-                if name not in ("time", "digest") and not _COMMA.match(_after(self.pattern.pattern, name))]
+                if name not in ("time", "digest", "rank") and not _COMMA.match(_after(self.pattern.pattern, name))]
 
 
 _FIRST, _REST = re.compile(r"[1-9]\d{0,2}"), re.compile(r"(?:,\d{3})+(?:\.\d+)?(?![\d,])")

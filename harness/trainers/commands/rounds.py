@@ -5,6 +5,9 @@ before the next are its members. Where no next one comes, it is waited for as lo
 that is gone must not keep the others' last round from being told. Where every worker counts its own rounds, each of
 them is one of its own.
 
+Where a worker's node has several ranks and tells them apart, each of them is a member. Which there are shows by the
+first round: it is over with the next one.
+
 The events are those of docs/evidence.md, so that the checks are the same for every trainer: a worker's round is its
 `step`, a round of the run is a `merge` under the name `rounds`, since no node merges.
 """
@@ -19,7 +22,17 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeVar
 
-from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Steady, Step
+from diloco_chaos.harness.record.tape.events import (
+    Event,
+    Finished,
+    Hello,
+    Lost,
+    Merge,
+    MergedPart,
+    Steady,
+    Step,
+    member_name,
+)
 from diloco_chaos.harness.trainers.commands.losses import told_loss
 from diloco_chaos.harness.trainers.core.roles import ROUNDS
 from diloco_chaos.harness.trainers.core.round_reports import RoundReport
@@ -35,7 +48,8 @@ _LATELY = 9
 class _Worker:
     incarnation: int
     since: float
-    last: int | None = None
+    last: dict[str | None, tuple[int, float]] = field(default_factory=dict)
+    """Rank -> its last round, and when it told that."""
     alive: bool = True
 
 
@@ -60,6 +74,7 @@ class Rounds:
         self._newest = 0
         self._merged = 0
         self._seen: set[str] = set()
+        self._ranks: dict[str, set[str]] = {}  # worker -> those that have told a round
         self._coming: set[str] = set()  # workers that are going to be started again
         self._steady = self._finished = False
 
@@ -88,17 +103,18 @@ class Rounds:
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation or self._finished:
             return
-        yield _step(report, known.since).stamped(t, worker, incarnation)
-        known.since, known.last = t, report.round
+        _, since = known.last.get(report.rank, (0, known.since))
+        yield _step(report, since).stamped(t, worker, incarnation)
+        known.last[report.rank] = report.round, t
         part = MergedPart(learner=worker, incarnation=incarnation, base=self._merged, arrived=t, first=report.round,
                           last=report.round, steps=1, tokens=report.samples or 0, weight=1.0, digest="",
-                          members=report.members)
+                          members=report.members, rank=report.rank)
         if not self._shared:
             yield from self._close(t)
             self._open = _Open(report.round, t, [part])
             yield from self._close(t)
         elif self._open is not None and report.round == self._open.number:
-            if all(other.learner != worker for other in self._open.parts):
+            if all(other.member != part.member for other in self._open.parts):
                 self._open.parts.append(part)
             yield from self._close(t) if self._complete() else ()
         elif report.round > self._newest:
@@ -123,13 +139,18 @@ class Rounds:
         return max(PATIENCE_S, median(took)) if took else math.inf
 
     def _complete(self) -> bool:
-        """Return whether every live worker has reported the open round."""
-        alive = {name for name, worker in self._workers.items() if worker.alive}
-        return self._open is not None and alive <= {part.learner for part in self._open.parts}
+        """Return whether every live worker, with all ranks that it is known to have, has reported the open round."""
+        if self._open is None:
+            return False
+        present = {part.member for part in self._open.parts}
+        unknown = {part.learner for part in self._open.parts if part.rank is not None} - self._ranks.keys()
+        return not unknown and all(member_name(name, rank) in present for name, worker in self._workers.items()
+                                   if worker.alive for rank in self._ranks.get(name) or [None])
 
     def _all_there(self) -> bool:
         """Return whether every worker that lives has come to the target."""
-        return all((worker.last or 0) >= self._target for worker in self._workers.values() if worker.alive)
+        return all(worker.last and all(last >= self._target for last, _ in worker.last.values())
+                   for worker in self._workers.values() if worker.alive)
 
     def _close(self, t: float) -> Iterator[Event]:
         """The open round has the members that it has."""
@@ -143,6 +164,9 @@ class Rounds:
             merged=self._newest, opened=over.t, quorum_at=over.t, closed=t, grace=0.0, step_time=0.0, sync_time=0.0,
             asked=sorted(self._workers), declined=[], contributions=over.parts))
         self._seen |= {part.learner for part in over.parts}
+        for part in over.parts:
+            if part.rank is not None:
+                self._ranks.setdefault(part.learner, set()).add(part.rank)
         if not self._steady and self._seen >= self._expected:
             self._steady = True
             yield _of_run(over.t, Steady(step=over.number, processed=self._newest))
@@ -158,7 +182,7 @@ def _step(report: RoundReport, since: float) -> Step:
     batches, samples = ([*named] if named else None for named in (report.batches, report.named_samples))
     return Step(step=report.round, tokens=report.samples or 0, began=since, loss=loss, no_number=no_number,
                 epoch=int(report.epoch) if report.epoch is not None and math.isfinite(report.epoch) else None,
-                batches=batches, samples=samples, digest=report.digest)
+                batches=batches, samples=samples, digest=report.digest, rank=report.rank)
 
 
 def _of_run(t: float, event: E) -> E:

@@ -55,7 +55,7 @@ _BASELINE = "baseline"
 _MOST_CAUGHT = 16
 _OF_FILES = ("name", "index", "incarnation", "run", "here")
 _OF_STATE = ("name", "index", "run")
-_WRITTEN_KEYS = {"batch": "batch", "digest": "digest"}
+_WRITTEN_KEYS = {"batch": "batch", "digest": "digest", "rank": "rank"}
 """What `diloco_chaos.progress.round` writes and a reader of objects has to be asked for."""
 _NEWER = (("file", ""), ("unit", "round"))
 """Settings that plans of earlier versions don't have, with their defaults."""
@@ -71,7 +71,8 @@ class ToldBy(Part):
 
     log: Annotated[str, AfterValidator(_expression)] | None = None
     r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `epoch`, `loss`, `samples`,
-    `members`, `time`, `batch` and `digest` where it has them. With `\n` in it, it is for as many lines at once."""
+    `members`, `time`, `batch`, `digest` and `rank` where it has them. With `\n` in it, it is for as many lines at
+    once."""
     file: str = ""
     """Where the lines of `log` are, if not in the node's own output; without `log` as `metrics`. In its path `*` stands
     for any name, `**` for any folders: `{run}/tr/*/attempt_*/0/stdout.log`."""
@@ -79,7 +80,7 @@ class ToldBy(Part):
     """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` and `{here}` may
     stand in its path, which begins where the node runs."""
     keys: dict[Literal["round", "loss", "samples", "members", "time", "epoch", "batch",
-                       "digest"], str] = Field({})
+                       "digest", "rank"], str] = Field({})
     """Of JSON objects: what of a round stands under which key, `{round: step, loss: train.loss}`."""
     unit: Unit = "round"
     """`epoch`: the group `round` tells fractions of an epoch, `0.25`."""

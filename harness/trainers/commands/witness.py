@@ -73,7 +73,8 @@ class LogWitness:
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
         self._rounds = Rounds(settings.starters, shared=settings.shared, target=settings.target)
         self._shared = settings.shared
-        self._reports: dict[tuple[str, int], deque[tuple[RoundReport, float]]] = {}  # which are not counted yet
+        self._reports: dict[tuple[str, int, str | None], deque[tuple[RoundReport, float]]] = {}
+        """Process and rank -> what is not counted yet."""
         together = Numbering()
         self._numbering = {node: together if settings.shared else Numbering() for node in self._workers}
         self._followed: dict[tuple[str, int], list[Followed[_Reader]]] = {}
@@ -195,17 +196,18 @@ class LogWitness:
                 yield from self._told_late(node, incarnation, told.round, t)
             else:
                 self._heard.add((node, incarnation))
-                self._reports.setdefault((node, incarnation), deque()).append((told, t))
+                self._reports.setdefault((node, incarnation, told.rank), deque()).append((told, t))
 
     def _counted(self) -> Iterator[Event]:
         """Yield the events of what was reported since: round by round where workers finish them together, as each told
         them in its order. Else who is read first would be rounds ahead of those who are read after it."""
         while self._reports:
-            process = min(self._reports, key=lambda process: self._reports[process][0][0].round if self._shared else 0)
-            told, t = self._reports[process].popleft()
-            if not self._reports[process]:
-                del self._reports[process]
-            yield from self._rounds.on_report(*process, told, t)
+            teller = min(self._reports, key=lambda teller: self._reports[teller][0][0].round if self._shared else 0)
+            told, t = self._reports[teller].popleft()
+            if not self._reports[teller]:
+                del self._reports[teller]
+            node, incarnation, _ = teller
+            yield from self._rounds.on_report(node, incarnation, told, t)
 
     def _problem(self, node: str, incarnation: int, problem: Problem, t: float) -> Iterator[Event]:
         """Yield a warning for what a node's log has for the first time."""

@@ -27,6 +27,8 @@ class RoundReport(NamedTuple):
     """The samples that it took, where they are named."""
     digest: str | None = None
     """Of its weights after the round."""
+    rank: str | None = None
+    """Which rank, or actor, of the node it is of."""
 
 
 class Lint(NamedTuple):

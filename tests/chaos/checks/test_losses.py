@@ -212,6 +212,24 @@ def test_a_member_far_above_the_others_fails_though_it_was_always_there():
     assert lines(finding) == ["w-3 told losses of 9 from round 0 at 0.20 s to round 59, where the other members told 1"]
 
 
+def of_ranks(losses):
+    """A run of one node whose ranks each tell 60 rounds. `losses`: (rank, round) -> loss."""
+    steps = [Step(step=number, tokens=0, began=0.0, rank=str(rank),
+                  **{"no_number" if isinstance(loss, str) else "loss": loss})
+             .stamped(number / 10 + rank / 100, "w-1", 0)
+             for number in range(60) for rank in (0, 1, 2) for loss in [losses(rank, number)]]
+    return told_run(steps, VALUE, "{}", True, 1, 2.0)
+
+
+def test_ranks_of_one_node_are_members_each():
+    finding = CHECKS["members_agree"](of_ranks(lambda rank, _: 9.0 if rank == 1 else 1.0))
+    assert (finding.holds, finding.measured) == (False, "1 of 3 workers apart")
+    assert lines(finding) == ["w-1/rank-1 told losses of 9 from round 0 at 0.01 s to round 59, where the other members "
+                              "told 1"]
+    finding = CHECKS["losses_are_numbers"](of_ranks(lambda rank, number: "nan" if rank == 1 and number > 50 else 1.0))
+    assert lines(finding) == ["w-1/rank-1.0 told the loss nan from round 51 at 5.11 s on, in 9 rounds to its end"]
+
+
 @pytest.mark.parametrize("workers", [2, 3])
 def test_one_that_leaves_the_others_after_the_fault_fails(workers):
     finding = members(lambda worker, number: 2.0 if worker == 2 and number > 30 else 1.0, workers=workers)

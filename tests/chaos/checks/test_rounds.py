@@ -382,3 +382,76 @@ def test_a_worker_that_the_machine_kept_waiting_is_not_left_out(waited, verdict)
 
 def test_a_run_that_never_was_steady_or_has_one_worker_is_about_nothing():
     assert CHECKS["none_left_out"](history([])) is None
+
+
+def ranked(*lives, until=30.0):
+    """Two workers with two ranks each; of the second these are there, (rank, from, to), and a fault comes at 5 s."""
+    events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+              an_event(5.0, "harness", 0, "injected", {"fault": "f1"}),
+              an_event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
+              an_event(5.1, "harness", 0, "healed", {"fault": "f1"}),
+              *(an_event(0.0, "harness", 0, "spawn", {"target": f"w-{worker}", "incarnation": 0}) for worker in (1, 2))]
+    for number in range(1, int(until * 10) + 1):
+        t = number / 10
+        present = [("w-1", "0"), ("w-1", "1"), *(("w-2", rank) for rank, start, end in lives if start <= t <= end)]
+        events += [an_event(t, node, 0, "step", {"step": number, "tokens": 0, "rank": rank}) for node, rank in present]
+        events.append(an_event(t, "rounds", 0, "merge", {"round": number, "step": number, "contributions": [
+            {"learner": node, "incarnation": 0, "rank": rank} for node, rank in present]}))
+    return history([*events, an_event(until, "rounds", 0, "finished", {"step": 1, "processed": 1})], rounds=999)
+
+
+def test_a_rank_that_has_no_part_in_rounds_to_the_end_is_left_out_though_its_node_takes_part():
+    finding = CHECKS["none_left_out"](ranked(("0", 0, 30), ("1", 0, 8)))
+    assert (finding.holds, finding.measured) == (False, "1 of 4 members")
+    assert text(finding.evidence[0]) == ("w-2/rank-1 had no part in 219 rounds from 8.00 s to the end of training, "
+                                         "though w-2 lived")
+
+
+@pytest.mark.parametrize("lives", [
+    [("0", 0, 30), ("1", 0, 8), ("2", 9, 30)], [("2", 0, 6), ("3", 0, 6), ("0", 7, 12), ("1", 7, 12), ("2", 13, 30),
+                                                ("3", 13, 30)]], ids=["another's place", "and back"])
+def test_ranks_that_are_numbered_anew_are_not_left_out(lives):
+    assert CHECKS["none_left_out"](ranked(*lives)).holds
+
+
+def test_a_rank_that_is_a_round_behind_the_others_of_its_node_has_not_gone_back():
+    steps = [an_event(t, "w-1", 0, "step", {"step": number, "tokens": 0, "rank": rank})
+             for t, rank, number in ((0.1, "0", 1), (0.2, "0", 2), (0.3, "1", 1), (0.4, "0", 3), (0.5, "1", 2))]
+    assert CHECKS["rounds_never_go_back"](history(steps, rounds=0)).holds
+
+
+# -- ranks, and faults of one of them --------------------------------------------------------------------------------
+
+def one_rank_paused(slow=(), missing=(), learner="w-1/rank-0"):
+    """One worker with two ranks, and a pause of the second's process at 10 s, of five seconds. `slow`: those that make
+    half of the rounds then; `missing`: those that have no part in them."""
+    trainer = {"kind": "commands", "rounds": 999, "nodes": {"w-1": {
+        "run": "ls", "worker": True, "processes": {"rank": r"RANK=([0-9])"}}},
+        "progress": [{"node": "w-1", "log": r"(?P<rank>\d) (?P<round>\d+)"}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"
+                        "faults: [{pause: w-1/rank-1, at: 10s, for: 5s}]\nchecks: {blast_radius: {at_least: 80%}, "
+                        f"participation: [{{learner: {learner}, at_least: 80%}}]}}\n"), 0)
+    events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
+              an_event(0.0, "harness", 0, "spawn", {"target": "w-1", "incarnation": 0}),
+              *(an_event(t, "harness", 0, name, {"fault": "f1"})
+                for t, name in ((10.0, "injecting"), (10.0, "injected"), (15.0, "healed")))]
+    for number in range(1, 200):
+        t, hit = number / 10, 10 <= number / 10 < 15
+        present = [rank for rank in "01" if not (hit and (rank in missing or (rank in slow and number % 2)))]
+        events += [an_event(t, "w-1", 0, "step", {"step": number, "tokens": 0, "rank": rank}) for rank in present]
+        if present:
+            events.append(an_event(t, "rounds", 0, "merge", {"round": number, "step": number, "contributions": [
+                {"learner": "w-1", "incarnation": 0, "rank": rank} for rank in present]}))
+    return History(plan, Tape(sorted(events, key=lambda event: event.t)))
+
+
+@pytest.mark.parametrize(("gone", "holds"), [({}, True), ({"missing": "1"}, True), ({"slow": "0"}, False)])
+def test_a_pause_of_one_rank_is_none_of_the_others(gone, holds):
+    finding = CHECKS["blast_radius"](one_rank_paused(**gone))
+    assert finding.holds == holds
+    assert finding.measured.startswith("w-1/rank-0 at ")
+
+
+@pytest.mark.parametrize(("learner", "holds"), [("w-1/rank-0", True), ("w-1/rank-1", False), ("w-1", True)])
+def test_a_rank_has_its_own_share_of_the_rounds(learner, holds):
+    assert CHECKS["participation"](one_rank_paused(missing="1", learner=learner)).holds == holds

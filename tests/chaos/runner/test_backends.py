@@ -37,8 +37,8 @@ def test_processes_of_a_node_are_told_apart_on_this_machine_only():
                         "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
     assert named("local").refusals(plan) == []
     assert named("simulated").refusals(plan)[0] == (
-        "kill_process: the processes of a node can be told apart on this machine only: leave --on out, which is "
-        "--on local")
+        "kill_process: the processes of a node can be told apart on this machine only: run it with --on compose or "
+        "local")
 
 
 def test_files_are_looked_at_where_they_are_on_this_machine_only():
@@ -49,12 +49,13 @@ def test_files_are_looked_at_where_they_are_on_this_machine_only():
     assert "kill: `file:`: files of nodes are on another machine there" in named("slurm").refusals(plan)[0]
 
 
-def test_files_are_written_where_the_runs_folder_is_the_nodes():
+def test_rounds_are_read_from_files_of_nodes_on_this_machine_only():
     plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
-                        "files: {a: b}}}\n  progress: [{node: a, written: true}]\n"), 0)
+                        "files: {a: b}}}\n  progress: [{node: a, metrics: '{run}/state/{name}.jsonl'}]\n"), 0)
     assert named("local").refusals(plan) == []
-    assert ("a: files: the run's folder is not on the machines of jobs: run it with --on compose or local"
-            in named("slurm").refusals(plan))
+    assert named("slurm").refusals(plan) == [
+        "progress: {run}/state/{name}.jsonl: files of nodes are on another machine there, and are not read: write "
+        "`log: '...'` for lines that the node prints, or `written: true`"]
 
 
 def test_what_repeats_a_run_names_its_place():

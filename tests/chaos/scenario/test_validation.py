@@ -398,7 +398,7 @@ def test_of_commands_it_says_how_a_disk_can_fail(target, state, more):
 def test_a_place_that_can_not_tell_processes_apart_refuses_faults_of_one():
     text = of_commands("{kill: w-1/rank-1, at: 1s}").replace("w-1: {", "w-1: {processes: {rank: 'RANK=([0-9])'}, ")
     parse(text)
-    with pytest.raises(ScenarioError, match="kill_process: this place can't signal_process"):
+    with pytest.raises(ScenarioError, match="kill_process: this place can't signal_inner"):
         parse(text, abilities=["kill"])
 
 

@@ -4,14 +4,16 @@ own. What a real one does differently, tests/alone/test_kubernetes.py sees."""
 from __future__ import annotations
 
 import signal
+import sys
 import time
 
 import pytest
 
 from diloco_chaos.harness.base.machine import Sample
-from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import Drains, Machines, Pods, Watched
 from diloco_chaos.harness.record.tape.events import Start
+from diloco_chaos.harness.trainers.core.programs import Program
 from fake_kubernetes import end_container
 
 
@@ -142,6 +144,20 @@ def test_files_of_state_are_altered_where_they_are(ground):
     assert (ground.path / "pods/hub-0/state/kept").read_bytes() == b"KEPT"
     ground.cluster.alter("hub", "kept", lambda content: None)
     assert ground.cluster.state_files("hub") == {}
+
+
+def test_a_command_finds_its_files_in_its_pod_at_each_start_also_beside_its_old_process(make_ground):
+    ground = make_ground()
+    program = Program(f'{sys.executable} -c "import time; time.sleep(600)"', files={"conf/at.json": '{"of": "{name}"}'})
+    ground.cluster.start([NodeSpec("worker", (), program=program)])
+    file = ground.path / "pods/worker-0/files/worker/conf/at.json"
+    assert file.read_text() == '{"of": "worker"}'
+    file.write_text("spoilt")
+    ground.cluster.supersede("worker")
+    ground.until(lambda: file.read_text() != "spoilt")
+    ground.cluster.revive("worker")
+    assert [one["incarnation"] for one in ground.of("spawn")] == [0, 1]
+    assert ground.of("exit") == []
 
 
 def test_what_could_not_be_removed_stays_owed_and_is_told(ground):

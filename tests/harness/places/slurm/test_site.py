@@ -23,6 +23,7 @@ from diloco_chaos.harness.places.slurm.queue import SlurmAwayError
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.places.slurm.site import SlurmSite
 from diloco_chaos.harness.record.tape.events import Start
+from diloco_chaos.harness.trainers.core.programs import Program
 from remote_runs import TOKEN
 
 HUB = """
@@ -254,6 +255,17 @@ def test_files_of_state_and_orders_go_through_the_agent(ground):
     assert cluster.state_files("hub") == {"kept": 6}
     cluster.alter("hub", "kept", lambda content: None)
     assert cluster.state_files("hub") == {}
+
+
+def test_a_command_finds_its_files_in_its_jobs_folder_at_each_start(ground):
+    program = Program(f'{sys.executable} -c "import time; time.sleep(600)"', files={"conf/at.json": '{"of": "{name}"}'})
+    ground.cluster.start([NodeSpec("worker", (), program=program)])
+    file = next(ground.folders()[0].glob("**/files/worker/conf/at.json"))
+    assert file.read_text() == '{"of": "worker"}'
+    file.write_text("spoilt")
+    ground.cluster.kill("worker", 0.1)
+    ground.until(lambda: file.read_text() != "spoilt")
+    assert file.read_text() == '{"of": "worker"}'
 
 
 def test_links_are_beside_the_harness_and_what_is_done_to_them_is_owed(ground):

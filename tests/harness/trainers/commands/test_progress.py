@@ -50,6 +50,16 @@ def test_a_line_may_tell_a_digest_of_the_weights_whatever_it_looks_like():
                             "without it")
 
 
+def test_a_line_may_tell_which_rank_of_its_node_it_is_of():
+    text = r"\[(?P<rank>[^]]*)\] step=(?P<round>\d+)"
+    assert [told(text, f"[{rank}] step=7").rank for rank in ("0", "Actor_3", "1.2")] == ["0", "Actor_3", "1.2"]
+    [problem] = read(text, "[a/b] step=7").problems
+    assert problem.text == ("rank: 'a/b' is no rank: write letters, digits, dots and underscores, 64 at most; the "
+                            "round counts without it")
+    line = '{"round": 7, "rank": 1}'
+    assert (JsonLines().read(line).told.rank, JsonLines({"rank": "rank"}).read(line).told.rank) == (None, "1")
+
+
 def test_what_a_line_does_not_say_is_unknown():
     assert told(r"step=(?P<round>\d+)( loss=(?P<loss>\S+))?", "step=7") == RoundReport(7)
 

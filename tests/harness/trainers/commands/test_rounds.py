@@ -192,3 +192,41 @@ def test_a_round_that_somebody_is_missing_in_is_over_once_another_would_be(takes
     assert [number for number, _, _ in told.merges()] == [1, 2]
     told.time(3 * takes + 1.1 * max(PATIENCE_S, takes))
     assert [number for number, _, _ in told.merges()] == [1, 2, 3]
+
+
+# -- ranks of a node -------------------------------------------------------------------------------------------------
+
+def members(told):
+    """(round, its members) of each."""
+    return [(event.round, [part.member for part in event.contributions]) for event in told.named("merge")]
+
+
+def test_ranks_of_a_node_are_members_each_and_the_first_round_waits_for_the_next():
+    told = Told([A])
+    told.report(A, 1, 1.0, rank="0")
+    assert members(told) == []
+    told.report(A, 1, 1.1, rank="1")
+    told.report(A, 2, 2.0, rank="1")
+    assert members(told) == [(1, [f"{A}/rank-0", f"{A}/rank-1"])]
+    told.report(A, 2, 2.1, rank="0")
+    assert members(told)[1:] == [(2, [f"{A}/rank-1", f"{A}/rank-0"])]
+
+
+def test_a_rank_that_tells_no_round_any_more_is_waited_for_as_a_worker_is():
+    told = Told([A, B])
+    for number in (1, 2):
+        for rank in ("0", "1"):
+            told.report(A, number, float(number), rank=rank)
+        told.report(B, number, float(number))
+    told.report(A, 3, 3.0, rank="0")
+    told.report(B, 3, 3.0)
+    assert len(members(told)) == 2
+    told.time(3.0 + PATIENCE_S)
+    assert members(told)[2:] == [(3, [f"{A}/rank-0", B])]
+
+
+def test_a_ranks_round_takes_from_its_own_last_one():
+    told = Told([A])
+    for t, rank in ((1.0, "0"), (1.3, "1"), (2.0, "0"), (2.3, "1")):
+        told.report(A, int(t), t, rank=rank)
+    assert [(step.rank, step.began) for step in told.named("step")] == [("0", 0.0), ("1", 0.0), ("0", 1.0), ("1", 1.3)]
