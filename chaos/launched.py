@@ -215,7 +215,7 @@ class Launched:
         """Add a fault to the run, and return the ids of what was planned; only the run's thread calls this."""
         now = {} if given.keys() & _TRIGGERS else {"at": f"{floor_ms(experiment.since_zero()):.3f}s"}
         planned = added(self._scenario, experiment.plan, kind, targets, {**given, **now},
-                        sorted(self._backend.abilities), experiment.active())
+                        sorted(self._backend.abilities), experiment.active(), virtual=bool(self._backend.virtual))
         experiment.add(planned)
         return [fault.id for fault in planned]
 

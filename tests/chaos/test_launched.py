@@ -138,3 +138,18 @@ def test_processes_are_started_hit_and_ended_beside_the_test(launched):
 
 def test_it_is_part_of_the_public_interface():
     assert diloco_chaos.launch is launch
+
+
+@pytest.mark.parametrize("kind", ["io", "hang"])
+def test_what_must_be_preloaded_is_refused_where_the_scenario_has_no_such_fault(kind, tmp_path, scenario_text):
+    settings = {"path": "*", "error": "EIO"} if kind == "io" else {}
+    with (launch(parse(scenario_text(budget=40)), on="local", runs=tmp_path, must_pass=False) as run,
+          pytest.raises(ScenarioError, match="nothing is preloaded into learner-1 for it")):
+        run.inject(kind, "learner-1", for_="1s", **settings)
+
+
+def test_under_virtual_time_nothing_must_be_preloaded(launched):
+    with launched() as run:
+        run.hang("learner-1", for_="500ms")
+        run.sleep("1s")
+    assert run.finish().history.tape.of(Observed)[0].observed["ok"]
