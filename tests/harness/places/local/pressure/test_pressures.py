@@ -90,7 +90,7 @@ def test_workers_run_on_the_processors_of_the_node_and_with_its_priority(ground)
     awaited(lambda: len(with_token(TOKEN)) == 2)
     for worker in with_token(TOKEN):
         assert os.sched_getaffinity(worker.pid) == {one}
-        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == 7
+        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == 7 + os.getpriority(os.PRIO_PROCESS, 0)
 
 
 @pytest.mark.parametrize(("load", "words"), [
