@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import (
     QUIET_S,
@@ -24,18 +26,26 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step
+from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step, Warning
 
 _MOMENT_S = 0.05
 _FEW = 5
 """So many rounds may be made without a worker whatever it does: it may just be waiting for the next one."""
 _BEHIND = 2
 """A worker that reports a round which is older than this many takes no part in those of the others."""
+UNREPORTED = 2
+"""Of so many reports in a row the rounds may be missing: a process may be killed after a round and before its report.
+"""
+_STRIDES = 3
+"""So many reports that follow on one another tell how many rounds lie between two."""
+SHORTLY_S = 2.0
+"""So long after a fault the last rounds from before it may be reported."""
 
 
 @check(LostRounds, needs={"rounds"}, unverified="judged")
 def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
-    """No worker begins again behind rounds that were reported before, by more than the scenario allows.
+    """No worker begins again behind rounds that were reported before, by more than the scenario allows; and after a
+    fault none goes on beyond rounds that no worker made.
 
     A process that was started again is held against the newest round of all where they finish rounds together, and of
     its predecessors where each counts its own; one that goes on, against its own.
@@ -63,9 +73,51 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
         own[process] = number
         newest[event.node] = max(newest.get(event.node, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
-    return Finding(most <= bound.rounds, f"{most} rounds lost", at_most(bound.rounds),
-                   [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]],
+    skipped = list(jumps(history))
+    evidence = [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]]
+    return Finding(most <= bound.rounds and not skipped,
+                   f"{most} rounds lost" + (f", {sum(jump.skipped for jump in skipped)} skipped" if skipped else ""),
+                   at_most(bound.rounds), [*(jump.words for jump in skipped[:3]), *evidence],
                    figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
+
+
+class Jump(NamedTuple):
+    """The first round after some that no worker reported."""
+
+    step: Step
+    newest: int
+    """The newest round that any worker had reported before."""
+
+    @property
+    def skipped(self) -> int:
+        """Rounds that lie between."""
+        return self.step.step - self.newest - 1
+
+    @property
+    def words(self) -> Line:
+        """Say where it is."""
+        return line(f"{self.step.node}.{self.step.inc} told of round {self.step.step} at ", self.step.t,
+                    f", when round {self.newest} was the newest of all: {self.skipped} were skipped")
+
+
+def jumps(history: History) -> Iterator[Jump]:
+    """Yield where rounds go on, at a fault or shortly after it, beyond more than a report or two that may be missing,
+    by what was usual between two reports. Nothing is known of workers that report none, or of lines in a buffer."""
+    if any(map(history.plan.trainer.is_silent, history.plan.cluster.names)) or any(
+            event.kind == "buffered" for event in history.tape.of(Warning)):
+        return
+    own: dict[tuple[str, int], int] = {}
+    newest, since, strides, stride = -1, 0.0, 0, 0
+    for step in sorted(history.tape.of(Step), key=lambda event: event.t):
+        beyond = step.step - newest
+        if beyond > UNREPORTED * stride and strides >= _STRIDES and any(
+                span.overlaps(since - SHORTLY_S, step.t) for span in history.spans):
+            yield Jump(step, newest)
+        elif (apart := step.step - own.get((step.node, step.inc), step.step)) > 0:
+            strides, stride = strides + 1, max(stride, apart)
+        own[step.node, step.inc] = step.step
+        if beyond > 0:
+            newest, since = step.step, step.t
 
 
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")

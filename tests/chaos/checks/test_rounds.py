@@ -113,6 +113,28 @@ def test_so_many_may_be_done_again_as_the_scenario_says():
     assert not found(*steps, checks="{rounds_never_go_back: {rounds: 2}}").holds
 
 
+def beyond(*numbers, shared=True, every=1):
+    """What the check finds where both workers told these rounds after a fault that came when they had told round 50."""
+    before = [(worker, 0, number) for number in range(every, 51, every) for worker in ("w-1", "w-2")]
+    after = [(worker, inc, number) for number in numbers for worker, inc in (("w-2", 0), ("w-1", 1))]
+    events = [an_event(5.0 + (index - len(before)) / 100, worker, inc, "step", {"step": number, "tokens": 0})
+              for index, (worker, inc, number) in enumerate([*before, *after])]
+    fault = [an_event(4.99, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
+    return CHECKS["rounds_never_go_back"](history([*events, *fault], shared=shared))
+
+
+def test_workers_that_all_go_on_beyond_what_was_made_after_a_fault_fail():
+    skipped = beyond(60, 61, 62)
+    assert (skipped.holds, skipped.measured) == (False, "0 rounds lost, 9 skipped")
+    assert text(skipped.evidence[0]) == ("w-2.0 told of round 60 at 5.00 s, when round 50 was the newest of all: "
+                                         "9 were skipped")
+
+
+@pytest.mark.parametrize(("numbers", "every"), [((51, 52), 1), ((52, 53), 1), ((60, 70), 10), ((70, 80), 10)])
+def test_rounds_that_follow_by_what_is_usual_between_two_reports_are_not_skipped(numbers, every):
+    assert beyond(*numbers, every=every).holds
+
+
 def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_would_bring_it():
     judgement = judge(told(("w-1", 0, 1)))
     names = [name for names in judgement.out_of_reach.values() for name in names]
