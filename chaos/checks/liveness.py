@@ -196,11 +196,14 @@ def _moments(history: History, start: float, end: float, window: float) -> Itera
 
 
 def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
-    """Merges per second, and mean contributors per merge."""
+    """Merges per second, and mean contributors per merge: no more than those say who report how many they were."""
     merges = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
     if not merges:
         return 0.0, 0.0
-    return len(merges) / history.seconds(start, end), mean(len(merge.contributions) for merge in merges)
+    contributors = mean(len(merge.contributions) for merge in merges)
+    if all(part.members for merge in merges for part in merge.contributions):
+        contributors = min(contributors, median(map(members, merges)))
+    return len(merges) / history.seconds(start, end), contributors
 
 
 @check(Within)

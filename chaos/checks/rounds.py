@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import (
@@ -123,39 +124,60 @@ def jumps(history: History) -> Iterator[Jump]:
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
 def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     """No round after the steady state has fewer members than were promised: the workers that reported it, or as many as
-    one of them says. Workers that say different numbers made it apart from each other: the fewest count."""
+    one of them says. Workers that say different numbers made it apart from each other: the fewest count. None has as
+    many as ever while one of those that said so is gone."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
-    counted = [(_together(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
+    counted = [(members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
     few = [(count, merge) for count, merge in counted if count < bound.at_least]
     fewest = min(count for count, _ in counted)
-    return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
-                   [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
-                    for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
+    gone = list(_counted_though_gone(history, [merge for _, merge in counted]))
+    return Finding(not few and not gone, f"fewest members {fewest}" + (f", {len(gone)} rounds with one that was gone"
+                                                                       if gone else ""), at_least(bound.at_least),
+                   [line(f"round {merge.round} at ", merge.t, f" had {members(merge)} by the word of "
+                         f"{merge.contributions[0].learner}, though {worker} was gone since ", since)
+                    for merge, worker, since in gone[:3]]
+                   + [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
+                      for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
 
 
+def _counted_though_gone(history: History, merges: Sequence[Merge]) -> Iterator[tuple[Merge, str, float]]:
+    """Yield rounds that have as many members as any before the first fault, by the word of those who reported them,
+    though a worker that said so then has ended some rounds ago and no other process was started since: with whom that
+    is, and since when, in seconds."""
+    before = [merge for merge in merges if merge.t < history.first_fault and all(_words(merge))]
+    most = max(map(members, before), default=0)
+    if not before:
+        return
+    tellers = {part.learner for merge in before for part in merge.contributions}
+    gone: dict[str, float] = {}
+    events = sorted([*history.tape.of(Spawn, Exit, node="harness"), *merges], key=lambda event: event.t)
+    for event in events:
+        if isinstance(event, Spawn):
+            gone.clear()
+        elif isinstance(event, Exit):
+            gone |= {event.target: event.t} if event.target in tellers else {}
+        elif gone and all(_words(event)) and members(event) >= most:
+            worker, since = min(gone.items(), key=itemgetter(1))
+            if len(history.merges_between(since + _MOMENT_S, event.t)) > _FEW:
+                yield event, worker, since
+
+
 def _words(merge: Merge) -> dict[int, list[str]]:
-    """Return the numbers of members that workers say a round had -> who says so."""
+    """Return the numbers of members that workers say a round had, 0 where one says nothing -> who says so."""
     words: dict[int, list[str]] = {}
     for part in merge.contributions:
-        if part.members:
-            words.setdefault(part.members, []).append(part.learner)
+        words.setdefault(part.members or 0, []).append(part.learner)
     return words
 
 
-def _together(merge: Merge) -> int:
-    """Return how many members made a round with each other, of the fewest if they were apart."""
-    words = _words(merge)
-    return min(words) if len(words) > 1 else members(merge)
-
-
 def _by_whom(merge: Merge) -> str:
-    words = _words(merge)
-    said = [f"{count} by the word of {' and '.join(workers)}" for count, workers in sorted(words.items())]
-    return f" ({', '.join(said)})" if len(words) > 1 else ""
+    said = [f"{count} by the word of {' and '.join(workers)}" for count, workers in sorted(_words(merge).items())
+            if count]
+    return f" ({', '.join(said)})" if len(said) > 1 else ""
 
 
 @check(Within, needs={"rounds"}, unverified="judged")

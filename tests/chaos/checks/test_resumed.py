@@ -21,11 +21,10 @@ START_S = 2.0
 SILENCE = [0] * 30
 
 
-def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(),
-          kind="{kill: w/rank-1, at: 3s}"):
+def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(), kind="{kill: w/rank-1, at: 3s}"):
     """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
-    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed, or what is said. `beside`: rounds
-    that the first told right before the second told any."""
+    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed, or comes what
+    `kind` says. `beside`: rounds that the first told right before the second told any."""
     events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
     events += [an_event(processes[1][0] + START_S - 0.1, "w", 0, "stale_round", {"round": number}) for number in beside]
     for incarnation, (start, numbers) in enumerate(processes):

@@ -209,6 +209,28 @@ def test_of_members_that_say_different_numbers_the_fewest_count(words, holds):
                                                   "and w-3)")
 
 
+@pytest.mark.parametrize(("words", "gone", "holds"), [
+    (2, 4.0, False), (1, 4.0, True), (2, 4.8, True), (2, None, True)],
+    ids=["as before", "one fewer", "only a few rounds later", "it lives"])
+def test_a_round_has_not_as_many_members_as_ever_while_one_of_them_is_gone(words, gone, holds):
+    rounds = [(number, 2, {"members": 2}) for number in range(40)]
+    rounds += [(number, 1, {"members": words}) for number in range(40, 52)]
+    events = [*made(*rounds).tape.events]
+    events = [event for event in events if event.event not in ("injecting", "injected")]
+    events += [an_event(3.95, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
+    if gone is not None:
+        events.append(an_event(gone, "harness", 0, "exit", {"target": "w-2", "incarnation": 0, "status": -9}))
+    found = CHECKS["round_quorum"](history(events, checks="{round_quorum: {at_least: 1}}"))
+    assert found.holds is holds
+    if not holds:
+        assert text(found.evidence[0]) == ("round 47 at 4.70 s had 2 by the word of w-1, though w-2 was gone since "
+                                           "4.00 s")
+
+
+def test_members_that_all_say_they_were_alone_had_no_quorum():
+    assert not quorum((0, 2, {"members": 2}), (1, 2, {"members": 1})).holds
+
+
 def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is_asked_for():
     with pytest.raises(Unknown, match="finish no round together"):
         quorum((0, 1, {}), shared=False)
