@@ -136,9 +136,9 @@ def _of_ranks(returns: Sequence[_Return], beyond: Sequence[Line], bound: Resumed
     """Judge a node that lived and whose ranks went back, or went on beyond rounds that were not made."""
     wrong = [_went_back(each) for each in returns if each.too_far(bound)] + list(beyond)
     again = max((each.again for each in returns), default=0)
-    return Finding(not wrong, f"{len(returns)} restart{'s' * (len(returns) > 1)} within a process, {again} rounds made "
-                              "again", _promised(bound), wrong[:5] or [_went_back(each) for each in returns[:5]],
-                   figures=_figures(again, bound))
+    restarts = f"{len(returns) or 'no'} restart{'s' * (len(returns) > 1)}"
+    return Finding(not wrong, f"{restarts} within a process, {again} rounds made again", _promised(bound),
+                   wrong[:5] or [_went_back(each) for each in returns[:5]], figures=_figures(again, bound))
 
 
 def _promised(bound: Resumed) -> str | Bound:

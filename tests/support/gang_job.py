@@ -4,6 +4,7 @@ Each saves its state every twenty rounds, and goes on from the newest
 file; where the other is gone, it ends, for its scheduler to start it again.
 """
 
+import contextlib
 import json
 import random
 import socket
@@ -63,18 +64,20 @@ class State:
 
 
 def connected(kind, port):
-    """Return the connection with the other one."""
+    """Return the connection with the other one. A link accepts before its end is there: who serves speaks first."""
     if kind == "serve":
         with socket.create_server(("127.0.0.1", port)) as server:
-            return server.accept()[0]
+            connection = server.accept()[0]
+            connection.sendall(b".")
+            return connection
     until = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), 1)
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError):
+            connection = socket.create_connection(("127.0.0.1", port), 1)
+            if connection.recv(1):
+                return connection
+        time.sleep(0.02)
+    return sys.exit("the other one never came")
 
 
 def main(kind, port, folder, bug=""):
