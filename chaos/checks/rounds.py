@@ -25,9 +25,10 @@ from diloco_chaos.chaos.checks.base import (
 )
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
+from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step, Warning
+from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, StaleRound, Step, Warning
 
 _MOMENT_S = 0.05
 _FEW = 5
@@ -109,16 +110,25 @@ def jumps(history: History) -> Iterator[Jump]:
         return
     own: dict[tuple[str, int], int] = {}
     newest, since, strides, stride = -1, 0.0, 0, 0
-    for step in sorted(history.tape.of(Step), key=lambda event: event.t):
-        beyond = step.step - newest
-        if beyond > UNREPORTED * stride and strides >= _STRIDES and any(
-                span.overlaps(since - SHORTLY_S, step.t) for span in history.spans):
-            yield Jump(step, newest)
-        elif (apart := step.step - own.get((step.node, step.inc), step.step)) > 0:
-            strides, stride = strides + 1, max(stride, apart)
-        own[step.node, step.inc] = step.step
+    for event in sorted(history.tape.of(Step, StaleRound), key=lambda event: event.t):
+        number = event.step if isinstance(event, Step) else event.round
+        beyond, before = number - newest, own.get((event.node, event.inc))
+        if (beyond > UNREPORTED * stride and strides >= _STRIDES and isinstance(event, Step)
+                and _at_a_fault(history, since - SHORTLY_S, event.t, begins=before is None)):
+            yield Jump(event, newest)
+        elif before is not None and number > before:
+            strides, stride = strides + 1, max(stride, number - before)
+        own[event.node, event.inc] = number
         if beyond > 0:
-            newest, since = step.step, step.t
+            newest, since = number, event.t
+
+
+def _at_a_fault(history: History, start: float, end: float, *, begins: bool) -> bool:
+    """Return whether a fault was on between, of a kind that keeps no process that lives from reporting what it makes,
+    as one of its files may. `begins`: it is about the first round of a process."""
+    faults = [span.planned.fault for span in history.spans if span.overlaps(start, end)]
+    return any(begins or fault.stops_target or fault.on_links or isinstance(fault, OfProcess) or fault.kind == "pause"
+               for fault in faults)
 
 
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")

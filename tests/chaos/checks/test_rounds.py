@@ -40,12 +40,12 @@ def made(*rounds, **settings):
     return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True, rounds=9):
+def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1"):
     trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+                        f"faults: [{{{fault}, at: 5s, for: 1s}}]\n"), 0)
     return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
@@ -113,14 +113,14 @@ def test_so_many_may_be_done_again_as_the_scenario_says():
     assert not found(*steps, checks="{rounds_never_go_back: {rounds: 2}}").holds
 
 
-def beyond(*numbers, shared=True, every=1):
+def beyond(*numbers, shared=True, every=1, more=(), **settings):
     """What the check finds where both workers told these rounds after a fault that came when they had told round 50."""
     before = [(worker, 0, number) for number in range(every, 51, every) for worker in ("w-1", "w-2")]
     after = [(worker, inc, number) for number in numbers for worker, inc in (("w-2", 0), ("w-1", 1))]
     events = [an_event(5.0 + (index - len(before)) / 100, worker, inc, "step", {"step": number, "tokens": 0})
               for index, (worker, inc, number) in enumerate([*before, *after])]
     fault = [an_event(4.99, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    return CHECKS["rounds_never_go_back"](history([*events, *fault], shared=shared))
+    return CHECKS["rounds_never_go_back"](history([*events, *fault, *more], shared=shared, **settings))
 
 
 def test_workers_that_all_go_on_beyond_what_was_made_after_a_fault_fail():
@@ -133,6 +133,17 @@ def test_workers_that_all_go_on_beyond_what_was_made_after_a_fault_fail():
 @pytest.mark.parametrize(("numbers", "every"), [((51, 52), 1), ((52, 53), 1), ((60, 70), 10), ((70, 80), 10)])
 def test_rounds_that_follow_by_what_is_usual_between_two_reports_are_not_skipped(numbers, every):
     assert beyond(*numbers, every=every).holds
+
+
+def test_rounds_that_an_old_process_makes_beside_its_successor_are_not_skipped():
+    stale = [an_event(4.995, "w-1", 0, "stale_round", {"round": number}) for number in range(51, 60)]
+    assert beyond(60, 61, more=stale).holds
+
+
+def test_of_lines_that_may_be_in_a_buffer_or_that_a_disk_did_not_take_nothing_is_known():
+    buffered = an_event(1.0, "w-1", 0, "warning", {"reason": "in bursts", "kind": "buffered"})
+    assert beyond(60, 61, more=[buffered]).holds
+    assert beyond(60, 61, fault="io: w-1, path: /x/*, error: ENOSPC").holds
 
 
 def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_would_bring_it():
