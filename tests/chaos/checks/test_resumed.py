@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diloco_chaos.chaos.checks import judge
 from diloco_chaos.chaos.checks.base import Unknown
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
@@ -21,8 +22,14 @@ START_S = 2.0
 SILENCE = [0] * 30
 
 
-def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(), kind="{kill: w/rank-1, at: 3s}"):
-    """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
+def found(*processes, **settings):
+    """What the check finds: see `run`."""
+    return CHECKS["resumed"](run(*processes, **settings))
+
+
+def run(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(), kind="{kill: w/rank-1, at: 3s}",
+        outcome="finished", deadline=600):
+    """A run in which these processes of `w` were started, (moment, rounds that it told): the first of them
     `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed, or comes what
     `kind` says. `beside`: rounds that the first told right before the second told any."""
     events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
@@ -34,14 +41,15 @@ def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(), k
     last = max(event.t for event in events)
     if fault is not None:
         events += [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    events.append(an_event(last if end is None else end, "harness", 0, "end", {"outcome": "finished"}))
+    events.append(an_event(last if end is None else end, "harness", 0, "end", {"outcome": outcome, "message": ""}))
     node = {"run": "python3 -c 1", "worker": True, "processes": {"rank": r"RANK=(\d+)"},
             "state": "{run}/w"}
     trainer = {"kind": "commands", "rounds": rounds, "nodes": {"w": node},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
-    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {{resumed: {bound}}}\n"
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\ndeadline: {deadline}s\n"
+                        f"checks: {{resumed: {bound}, no_global_stall: {{max_gap: 60s}}}}\n"
                         f"faults: [{'' if fault is None else kind}]\n"), 0)
-    return CHECKS["resumed"](History(plan, Tape(sorted(events, key=lambda event: event.t))))
+    return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
 def test_a_job_that_goes_on_from_a_checkpoint_passes():
@@ -97,6 +105,13 @@ def test_a_start_that_takes_much_longer_than_the_first_fails():
 def test_a_start_that_had_no_time_to_come_to_a_new_round_is_not_known():
     with pytest.raises(Unknown, match="had come to no new round when the run ended"):
         found((0, range(1, 36)), (10, ()), end=13)
+
+
+@pytest.mark.parametrize(("deadline", "verdict"), [(40, "failed"), (15, "unknown")])
+def test_a_job_that_stands_from_a_restart_to_its_deadline_has_failed(deadline, verdict):
+    story = run((0, range(1, 36)), (10, range(21, 25)), end=deadline, outcome="deadline", deadline=deadline)
+    judged = judge(story, {name: CHECKS[name] for name in ("resumed", "no_global_stall")})
+    assert {each.name: each.verdict for each in judged.checks}["resumed"] == verdict
 
 
 def test_a_process_that_ended_before_its_successor_went_on_does_not_count():

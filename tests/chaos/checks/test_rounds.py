@@ -242,6 +242,15 @@ def test_members_that_all_say_they_were_alone_had_no_quorum():
     assert not quorum((0, 2, {"members": 2}), (1, 2, {"members": 1})).holds
 
 
+@pytest.mark.parametrize(("words", "holds"), [(2, True), (1, False)])
+def test_members_that_each_say_they_were_alone_have_not_healed(words, holds):
+    rounds = [(number, 2, {"members": 2}) for number in range(50)]
+    rounds += [(number, 2, {"members": words}) for number in range(50, 250)]
+    healed = [an_event(6.0, "harness", 0, "healed", {"fault": "f1"})]
+    found = CHECKS["self_healing"](history([*made(*rounds).tape.events, *healed]))
+    assert found.holds is holds
+
+
 def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is_asked_for():
     with pytest.raises(Unknown, match="finish no round together"):
         quorum((0, 1, {}), shared=False)
