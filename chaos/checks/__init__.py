@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.chaos.checks.base import Bound, Doubt, Finding, Reason, Unknown, Verdict
 from diloco_chaos.chaos.checks.preconditions import doubt, ended_early
-from diloco_chaos.chaos.checks.stalls import no_global_stall
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import RUN_DELAY, describe, interference, seconds_within
 from diloco_chaos.chaos.registry import CHECKS, Check
@@ -125,11 +124,21 @@ def _stands_still(history: History) -> bool:
     if not ends or ends[-1].outcome != "deadline" or history.outages:
         return False
     passed = min(history.plan.deadline, history.end)
+    return any(_lasts_until(history, passed, name) for name in ("no_global_stall", "resumed"))
+
+
+def _lasts_until(history: History, passed: float, name: str) -> bool:
+    """Return whether a check finds that something took too long until the deadline, and nothing came for so long."""
+    if history.plan.checks.bound(name) is None:
+        return False
     try:
-        finding = no_global_stall(history)
+        finding = CHECKS[name](history)
     except Unknown:
         return False
-    last = [window for window in finding.late if window.end >= passed and passed - window.start > window.allowed]
+    if finding is None:
+        return False
+    last = [window for window in finding.late if window.end >= passed and passed - window.start > window.allowed
+            and not history.merges_between(passed - window.allowed, passed)]
     return bool(last) and not _excuse(history, finding._replace(late=last))
 
 

@@ -75,7 +75,8 @@ def no_unplanned_exit(history: History) -> Finding:
         if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
         ended_well = gone.status == 0 and (_trained_to_its_end(history, gone) or _over_by_then(history, over, gone))
-        if ended_well or _by_its_process(history, gone) or _of_its_own_accord(history, gone):
+        if (ended_well or _by_its_process(history, gone) or _of_its_own_accord(history, gone)
+                or _with_its_job(history, gone)):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _outside_cause(history, gone, own)) else wrong).append(line(why, other))
@@ -221,6 +222,17 @@ def _of_its_own_accord(history: History, gone: Exit) -> bool:
     began = 0.0 if spawn is None else spawn.t
     return any(span.planned.fault.may_end_target and gone.target in span.planned.fault.targets
                and span.overlaps(max(began, gone.t - _AFTER_S), gone.t) for span in history.spans)
+
+
+def _with_its_job(history: History, gone: Exit) -> bool:
+    """Return whether a worker ended because a fault had stopped another node, of a job that dies as a whole and goes on
+    from a checkpoint, and its scheduler started it again. Only the process that was there when the fault came may."""
+    if not (gone.again is True and history.plan.cluster.blocking and history.plan.checks.resumed is not None):
+        return False
+    return any(span.planned.fault.stops_target and gone.target not in span.planned.fault.targets
+               and history.tape.newest(gone.target, span.began) == gone.incarnation
+               and (span.overlaps(gone.t - _AFTER_S, gone.t) or _stood_still(history, span, gone))
+               for span in history.spans if span.injected is not None)
 
 
 def _spawn_of(history: History, gone: Exit) -> Spawn | None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Bound, Figure, Finding, Late, at_most, check, longer, need
+from diloco_chaos.chaos.checks.rounds import SHORTLY_S, UNREPORTED, jumps
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Resumed
@@ -22,13 +23,12 @@ _LEAST_S = 10.0
 """What a start takes at most on any machine, if the first one took less."""
 _REMAKING = 2.0
 """Rounds that are made again may take so many times as long as they did."""
-_UNREPORTED = 2
-"""Of so many reports in a row the rounds may be missing: a process may be killed after a round and before its report.
-"""
 _SILENCE_S = 1.0
 """Ranks that are started again report nothing for longer than this: an interpreter begins. An epoch follows at once."""
-_SHORTLY_S = 2.0
-"""So long after a fault the last rounds from before it may be reported."""
+_AS_SOON = 1.1
+"""A checkpoint may take so many times as many rounds as the first one that a process went on from."""
+_WITHOUT_NOTICE = frozenset({"kill"})
+"""Faults at which a process has no time to save its state, and after which all that it saved is there."""
 
 
 class _Start(NamedTuple):
@@ -60,7 +60,7 @@ class _Start(NamedTuple):
     def skipped(self) -> int:
         """Rounds that no process told of, between what had been made and its first."""
         beyond = self.steps[0].step - self.reached if self.steps else 0
-        return beyond - 1 if beyond > _UNREPORTED * self.stride else 0
+        return beyond - 1 if beyond > UNREPORTED * self.stride else 0
 
     @property
     def anew(self) -> bool:
@@ -101,14 +101,16 @@ class _Return(NamedTuple):
 @check(Resumed, needs={"sound run", "rounds"}, unverified="judged")
 def resumed(history: History, bound: Resumed) -> Finding | None:
     """A process that is started again goes on from a checkpoint: it does not begin anew, skips no round, and comes to a
-    round that was not made before in a few times the time that the first start took. A launcher's ranks do not begin
-    anew either."""
+    round that was not made before in a few times the time that the first start took. It saves checkpoints as its
+    predecessor did. A launcher's ranks do not begin anew either."""
     starts = [start for worker in history.plan.cluster.names for start in _starts(history, worker)]
     judged = [start for start in starts if start.new or start.last]
     returns = list(_returns(history))
+    beyond = [jump.words for jump in jumps(history)
+              if not any(start.skipped and start.steps[0] is jump.step for start in judged)]
     if not judged:
-        return _of_ranks(returns, bound) if returns else None
-    wrong = [_went_back(each) for each in returns if each.too_far(bound)]
+        return _of_ranks(returns, beyond, bound) if returns or beyond else None
+    wrong = [_went_back(each) for each in returns if each.too_far(bound)] + beyond + _unsaved(history, starts)
     late: list[Late] = []
     for start in judged:
         if start.again > bound.rounds if bound.rounds is not None else start.anew:
@@ -130,13 +132,13 @@ def resumed(history: History, bound: Resumed) -> Finding | None:
                    _figures(again, bound))
 
 
-def _of_ranks(returns: Sequence[_Return], bound: Resumed) -> Finding:
-    """Judge a node that lived and whose ranks went back."""
-    wrong = [_went_back(each) for each in returns if each.too_far(bound)]
-    again = max(each.again for each in returns)
-    return Finding(not wrong, f"{len(returns)} restart{'s' * (len(returns) > 1)} within a process, {again} rounds made "
-                              "again", _promised(bound), wrong[:5] or [_went_back(each) for each in returns[:5]],
-                   figures=_figures(again, bound))
+def _of_ranks(returns: Sequence[_Return], beyond: Sequence[Line], bound: Resumed) -> Finding:
+    """Judge a node that lived and whose ranks went back, or went on beyond rounds that were not made."""
+    wrong = [_went_back(each) for each in returns if each.too_far(bound)] + list(beyond)
+    again = max((each.again for each in returns), default=0)
+    restarts = f"{len(returns) or 'no'} restart{'s' * (len(returns) > 1)}"
+    return Finding(not wrong, f"{restarts} within a process, {again} rounds made again", _promised(bound),
+                   wrong[:5] or [_went_back(each) for each in returns[:5]], figures=_figures(again, bound))
 
 
 def _promised(bound: Resumed) -> str | Bound:
@@ -169,6 +171,33 @@ def _starts(history: History, worker: str) -> Iterator[_Start]:
         stride = max(stride, *(later.step - earlier.step for earlier, later in pairwise(steps)), 0)
 
 
+def _unsaved(history: History, starts: Sequence[_Start]) -> list[Line]:
+    """Say which processes saved nothing, though they made as many rounds, and lived as long, as it took their
+    predecessor from the first of all to the checkpoint that they went on from: the next one goes on from there again.
+    """
+    wrong: list[Line] = []
+    for start, following in pairwise(starts):
+        if start.spawn.target != following.spawn.target or not (start.steps and following.steps):
+            continue
+        began, last, again = start.steps[0], start.steps[-1], following.steps[0]
+        saved = [told for told in history.told_rounds if told.worker == start.spawn.target and told.round < began.step
+                 and told.t < start.spawn.t]
+        took, took_s = began.step - start.first.step, max((told.t for told in saved), default=0.0) - start.first.t
+        if (again.step <= began.step and took > 0 and not _with_notice(history, following.spawn.t)
+                and last.step - began.step > _AS_SOON * took + UNREPORTED * start.stride
+                and last.t - began.t > _AS_SOON * took_s > 0):
+            wrong.append(line(f"{again.node}.{again.inc} went back to round {again.step} at ", again.t,
+                              f", as {began.node}.{began.inc} had, which made {last.step - began.step + 1} rounds and "
+                              f"saved none, though there was a checkpoint after {took}"))
+    return wrong
+
+
+def _with_notice(history: History, until: float) -> bool:
+    """Return whether any fault until then may have had a process save its state, or kept it from that."""
+    return any(span.injected is not None and span.injected < until
+               and span.planned.fault.kind not in _WITHOUT_NOTICE for span in history.spans)
+
+
 def _returns(history: History) -> Iterator[_Return]:
     """Yield where a process went back by itself after a silence in which a fault was on, or shortly after one."""
     newest: dict[str, int] = {}
@@ -178,7 +207,7 @@ def _returns(history: History) -> Iterator[_Return]:
         worker, previous = told.worker, before.get(told.worker)
         if (previous and previous.inc == told.inc and previous.attempt < told.attempt
                 and told.t - previous.t > _SILENCE_S
-                and any(span.overlaps(previous.t - _SHORTLY_S, told.t) for span in history.spans)):
+                and any(span.overlaps(previous.t - SHORTLY_S, told.t) for span in history.spans)):
             yield _Return(told, newest[worker], first[worker])
         before[worker] = told
         first.setdefault(worker, told.round)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import (
     QUIET_S,
@@ -22,20 +25,29 @@ from diloco_chaos.chaos.checks.base import (
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.members import hit_by, members
 from diloco_chaos.chaos.scenario.bounds import LostRounds, RoundQuorum, Within
+from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, Step
+from diloco_chaos.harness.record.tape.events import Exit, Merge, Spawn, StaleRound, Step, Warning
 
 _MOMENT_S = 0.05
 _FEW = 5
 """So many rounds may be made without a worker whatever it does: it may just be waiting for the next one."""
 _BEHIND = 2
 """A worker that reports a round which is older than this many takes no part in those of the others."""
+UNREPORTED = 2
+"""Of so many reports in a row the rounds may be missing: a process may be killed after a round and before its report.
+"""
+_STRIDES = 3
+"""So many reports that follow on one another tell how many rounds lie between two."""
+SHORTLY_S = 2.0
+"""So long after a fault the last rounds from before it may be reported."""
 
 
 @check(LostRounds, needs={"rounds"}, unverified="judged")
 def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
-    """No worker begins again behind rounds that were reported before, by more than the scenario allows.
+    """No worker begins again behind rounds that were reported before, by more than the scenario allows; and after a
+    fault none goes on beyond rounds that no worker made.
 
     A process that was started again is held against the newest round of all where they finish rounds together, and of
     its predecessors where each counts its own; one that goes on, against its own.
@@ -64,47 +76,119 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
         own[process] = number
         newest[event.member] = max(newest.get(event.member, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
-    return Finding(most <= bound.rounds, f"{most} rounds lost", at_most(bound.rounds),
-                   [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]],
+    skipped = list(jumps(history))
+    evidence = [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]]
+    return Finding(most <= bound.rounds and not skipped,
+                   f"{most} rounds lost" + (f", {sum(jump.skipped for jump in skipped)} skipped" if skipped else ""),
+                   at_most(bound.rounds), [*(jump.words for jump in skipped[:3]), *evidence],
                    figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
+
+
+class Jump(NamedTuple):
+    """The first round after some that no worker reported."""
+
+    step: Step
+    newest: int
+    """The newest round that any worker had reported before."""
+
+    @property
+    def skipped(self) -> int:
+        """Rounds that lie between."""
+        return self.step.step - self.newest - 1
+
+    @property
+    def words(self) -> Line:
+        """Say where it is."""
+        return line(f"{self.step.node}.{self.step.inc} told of round {self.step.step} at ", self.step.t,
+                    f", when round {self.newest} was the newest of all: {self.skipped} were skipped")
+
+
+def jumps(history: History) -> Iterator[Jump]:
+    """Yield where rounds go on, at a fault or shortly after it, beyond more than a report or two that may be missing,
+    by what was usual between two reports. Nothing is known of workers that report none, or of lines in a buffer."""
+    if any(map(history.plan.trainer.is_silent, history.plan.cluster.names)) or any(
+            event.kind == "buffered" for event in history.tape.of(Warning)):
+        return
+    own: dict[tuple[str, int], int] = {}
+    newest, since, strides, stride = -1, 0.0, 0, 0
+    for event in sorted(history.tape.of(Step, StaleRound), key=lambda event: event.t):
+        number = event.step if isinstance(event, Step) else event.round
+        beyond, before = number - newest, own.get((event.node, event.inc))
+        if (beyond > UNREPORTED * stride and strides >= _STRIDES and isinstance(event, Step)
+                and _at_a_fault(history, since - SHORTLY_S, event.t, begins=before is None)):
+            yield Jump(event, newest)
+        elif before is not None and number > before:
+            strides, stride = strides + 1, max(stride, number - before)
+        own[event.node, event.inc] = number
+        if beyond > 0:
+            newest, since = number, event.t
+
+
+def _at_a_fault(history: History, start: float, end: float, *, begins: bool) -> bool:
+    """Return whether a fault was on between, of a kind that keeps no process that lives from reporting what it makes,
+    as one of its files may. `begins`: it is about the first round of a process."""
+    faults = [span.planned.fault for span in history.spans if span.overlaps(start, end)]
+    return any(begins or fault.stops_target or fault.on_links or isinstance(fault, OfProcess) or fault.kind == "pause"
+               for fault in faults)
 
 
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
 def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     """No round after the steady state has fewer members than were promised: the workers that reported it, or as many as
-    one of them says. Workers that say different numbers made it apart from each other: the fewest count."""
+    one of them says. Workers that say different numbers made it apart from each other: the fewest count. None has as
+    many as ever while one of those that said so is gone."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
-    counted = [(_together(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
+    counted = [(members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
     few = [(count, merge) for count, merge in counted if count < bound.at_least]
     fewest = min(count for count, _ in counted)
-    return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
-                   [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
-                    for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
+    gone = list(_counted_though_gone(history, [merge for _, merge in counted]))
+    return Finding(not few and not gone, f"fewest members {fewest}" + (f", {len(gone)} rounds with one that was gone"
+                                                                       if gone else ""), at_least(bound.at_least),
+                   [line(f"round {merge.round} at ", merge.t, f" had {members(merge)} by the word of "
+                         f"{merge.contributions[0].learner}, though {worker} was gone since ", since)
+                    for merge, worker, since in gone[:3]]
+                   + [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
+                      for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=sum(map(len, history.members.values())),
                                    unit="learners")])
 
 
+def _counted_though_gone(history: History, merges: Sequence[Merge]) -> Iterator[tuple[Merge, str, float]]:
+    """Yield rounds that have as many members as any before the first fault, by the word of those who reported them,
+    though a worker that said so then has ended some rounds ago and no other process was started since: with whom that
+    is, and since when, in seconds."""
+    before = [merge for merge in merges if merge.t < history.first_fault and all(_words(merge))]
+    most = max(map(members, before), default=0)
+    if not before:
+        return
+    tellers = {part.learner for merge in before for part in merge.contributions}
+    gone: dict[str, float] = {}
+    events = sorted([*history.tape.of(Spawn, Exit, node="harness"), *merges], key=lambda event: event.t)
+    for event in events:
+        if isinstance(event, Spawn):
+            gone.clear()
+        elif isinstance(event, Exit):
+            gone |= {event.target: event.t} if event.target in tellers else {}
+        elif gone and all(_words(event)) and members(event) >= most:
+            worker, since = min(gone.items(), key=itemgetter(1))
+            if len(history.merges_between(since + _MOMENT_S, event.t)) > _FEW:
+                yield event, worker, since
+
+
 def _words(merge: Merge) -> dict[int, list[str]]:
-    """Return the numbers of members that workers say a round had -> who says so."""
+    """Return the numbers of members that workers say a round had, 0 where one says nothing -> who says so."""
     words: dict[int, list[str]] = {}
     for part in merge.contributions:
-        if part.members:
-            words.setdefault(part.members, []).append(part.learner)
+        words.setdefault(part.members or 0, []).append(part.learner)
     return words
 
 
-def _together(merge: Merge) -> int:
-    """Return how many members made a round with each other, of the fewest if they were apart."""
-    words = _words(merge)
-    return min(words) if len(words) > 1 else members(merge)
-
-
 def _by_whom(merge: Merge) -> str:
-    words = _words(merge)
-    said = [f"{count} by the word of {' and '.join(workers)}" for count, workers in sorted(words.items())]
-    return f" ({', '.join(said)})" if len(words) > 1 else ""
+    said = [f"{count} by the word of {' and '.join(workers)}" for count, workers in sorted(_words(merge).items())
+            if count]
+    return f" ({', '.join(said)})" if len(said) > 1 else ""
 
 
 @check(Within, needs={"rounds"}, unverified="judged")

@@ -109,15 +109,19 @@ def _passes(lanes: dict[str, _Lane], *, told_epochs: bool) -> dict[int, list[_Pi
         number, least = 0, min(piece.first for pieces in lane.rounds for piece in pieces)
         wraps = lane.in_order and any(_begins_again(pair, least) for pair in pairwise(lane.rounds))
         before: list[_Piece] = []
+        size = _size_of_a_pass(lane) if len(lanes) == 1 and not lane.in_order and not told_epochs else 0
+        done = 0
         for pieces in lane.rounds:
             if told_epochs:
                 number = pieces[0].told.steps[0].epoch or 0
+            elif size:
+                number, done = done // size, done + len(pieces)
             elif before and wraps and pieces[0].first == least and (
                     _begins_again((before, pieces), least) or before[-1].last == last_of_all):
                 number += 1
             passes.setdefault(number, []).extend(pieces)
             before = pieces
-        if not told_epochs and not lane.in_order and _comes_again(lane):
+        if not told_epochs and not lane.in_order and not size and _comes_again(lane):
             raise Unknown(f"{lane.rounds[0][0].told.worker} trained on the same data more than once in one process, in "
                           f"no order: it is not known where a pass over the data ends",
                           "a group `epoch`, so that it is known in which pass the data come again")
@@ -127,6 +131,17 @@ def _passes(lanes: dict[str, _Lane], *, told_epochs: bool) -> dict[int, list[_Pi
 def _begins_again(pair: tuple[list[_Piece], list[_Piece]], least: int) -> bool:
     before, after = pair
     return before[-1].told.process == after[0].told.process and after[0].first == least <= before[-1].last
+
+
+def _size_of_a_pass(lane: _Lane) -> int:
+    """Return how many pieces a pass over shuffled data has: all that there are, where the first process trained on each
+    of them once, before any came again. 0: that is not known."""
+    pieces = [piece for each in lane.rounds for piece in each]
+    size = len({piece.first for piece in pieces})
+    own = [piece.first for piece in pieces if piece.told.process == pieces[0].told.process]
+    passes = [own[start:start + size] for start in range(0, len(own), size)]
+    known = len(own) >= size and all(piece.first == piece.last for piece in pieces)
+    return size if known and all(len(set(each)) == len(each) for each in passes) else 0
 
 
 def _comes_again(lane: _Lane) -> bool:

@@ -38,5 +38,7 @@ def hit_by(fault: Fault, members: Members) -> set[str]:
 
 
 def members(merge: Merge) -> int:
-    """Return how many members took part in a round."""
-    return max([len(merge.contributions), *(part.members or 0 for part in merge.contributions)])
+    """Return how many members took part in a round: the fewest that all who reported it say, or where some say nothing
+    as many as reported it, or as one of them says."""
+    said = [part.members or 0 for part in merge.contributions]
+    return min(said) if said and all(said) else max([len(said), *said])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
@@ -99,12 +100,18 @@ def _takes_out(span: Span) -> bool:
 
 
 def pulse(history: History, start: float, end: float) -> tuple[float, float]:
-    """Return merges per second, and mean contributors per merge, between these times."""
+    """Return merges per second, and mean contributors per merge, between these times: no more than those say who report
+    how many they were."""
     counts = [history.counts_between(left, right) for left, right in history.awake(start, end)]
     merges = sum(count for count, _ in counts)
     if not merges:
         return 0.0, 0.0
-    return merges / history.seconds(start, end), sum(parts for _, parts in counts) / merges
+    contributors = sum(parts for _, parts in counts) / merges
+    if history.coordinator is None:
+        rounds = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
+        if all(part.members for merge in rounds for part in merge.contributions):
+            contributors = min(contributors, median(map(members, rounds)))
+    return merges / history.seconds(start, end), contributors
 
 
 class _Reading:

@@ -7,7 +7,7 @@ died for good then has no part in what the others made again, and what it told o
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -134,6 +134,7 @@ def _all_went_back(lanes: dict[str, list[Step]], worker: str, before: int, first
 
 
 def _goes_back(lane: Sequence[Step], t: float) -> bool:
-    """Return whether a worker that tells anything after a moment begins with a round that it had come to before."""
-    place = bisect_right(lane, t, key=lambda step: step.t)
+    """Return whether a worker that tells anything from a moment on begins with a round that it had come to before.
+    Lines of several workers that are read at once have one time."""
+    place = bisect_left(lane, t, key=lambda step: step.t)
     return not 0 < place < len(lane) or lane[place].step <= lane[place - 1].step

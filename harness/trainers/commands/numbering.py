@@ -25,7 +25,8 @@ class Numbering:
     """Rounds of those who number them together: all workers, or one.
 
     How many rounds an epoch has shows when the next one begins; an epoch that comes again, after a restart from a
-    checkpoint, has the numbers that it had. Rounds that go on through all epochs are left as they are.
+    checkpoint, has the numbers that it had. A process that begins with a new epoch has left out the rest of the one
+    before, where it is known how many rounds that has. Rounds that go on through all epochs are left as they are.
     """
 
     def __init__(self) -> None:
@@ -36,13 +37,14 @@ class Numbering:
         self._length: int | None = None  # of an epoch
         self._newest: tuple[int, int] | None = None  # epoch and round of the last report
 
-    def numbered(self, report: RoundReport) -> RoundReport:
-        """The report with the number of its round in all."""
+    def numbered(self, report: RoundReport, *, begins: bool = False) -> RoundReport:
+        """The report with the number of its round in all. `begins`: it is the first of a process that was started
+        again."""
         if report.epoch is None or not math.isfinite(report.epoch):
             return report
         epoch, told = int(report.epoch), report.round
         if epoch not in self._before:
-            self._before[epoch] = self._begun(epoch, told)
+            self._before[epoch] = self._begun(epoch, told, begins)
         if self._newest is not None and self._newest[0] == epoch and told > self._newest[1]:
             gap = told - self._newest[1]
             self._stride = min(gap, self._stride or gap)
@@ -51,8 +53,9 @@ class Numbering:
         self._last[epoch] = max(told, self._last.get(epoch, told))
         return report._replace(round=max(0, self._before[epoch] + told))
 
-    def _begun(self, epoch: int, told: int) -> int:
-        """Return what the rounds of a new epoch are counted from. `told`: the first that is told of it."""
+    def _begun(self, epoch: int, told: int, begins: bool) -> int:
+        """Return what the rounds of a new epoch are counted from. `told`: the first that is told of it; `begins`: by a
+        process that was started again."""
         earlier = [known for known in self._before if known < epoch]
         if not earlier:
             return 0
@@ -61,6 +64,8 @@ class Numbering:
             return self._before[previous]  # they go on
         first = min(told, told if self._first is None else self._first)
         length = self._last[previous] + (self._stride or first or 1) - first
+        if begins:
+            length = max(length, self._length or 0)
         skipped = (epoch - previous - 1) * (self._length or length)
         if self._length is None and previous + 1 == epoch:
             self._length = length

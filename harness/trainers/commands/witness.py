@@ -191,7 +191,8 @@ class LogWitness:
             if reader.stamps.problem is not None:
                 yield from self._problem(node, incarnation, reader.stamps.problem, text.t)
             self._since[node, incarnation] = t
-            told = self._numbering[node].numbered(told)
+            begins = incarnation > 0 and (node, incarnation) not in self._heard
+            told = self._numbering[node].numbered(told, begins=begins)
             if any(other[0] == node and other[1] > incarnation for other in self._followed):
                 yield from self._told_late(node, incarnation, told.round, t)
             else:

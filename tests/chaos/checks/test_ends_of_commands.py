@@ -237,3 +237,16 @@ def test_ends_that_differ_or_are_allowed_are_no_loop(told):
 def test_who_was_never_started_again_by_its_scheduler_is_not_judged():
     assert CHECKS["restarts"](run(*trained("w-1", 9), ended(0.9, "w-1"), over(1.0))) is None
     assert text(CHECKS["restarts"](run(over(1.0), checks="{restarts: {most: 0}}")).measured) == "0 restarts"
+
+
+@pytest.mark.parametrize(("checks", "again", "t", "inc", "found"), [
+    ("resumable", True, 6.0, 0, "passed"), ("resumable", True, 30.0, 0, "passed"), ("{}", True, 6.0, 0, "failed"),
+    ("resumable", False, 6.0, 0, "failed"), ("resumable", True, 8.0, 1, "failed")],
+    ids=["with its peer", "after a time-out", "no job that dies as a whole", "nobody starts it again", "a successor"])
+def test_a_worker_of_a_job_that_dies_as_a_whole_may_end_with_another(checks, again, t, inc, found):
+    events = [*trained("w-1", 50), *trained("w-2", 50), *hit(5.0), ended(5.0, "w-1", -9, killed=True)]
+    if inc:
+        events += [ended(5.5, "w-2", 1, again=True), *trained("w-2", 20, inc=1, first=11, began=6.0)]
+    run_ = run(*events, ended(t, "w-2", 1, inc=inc, again=again), rounds=99, faults="[{kill: w-1, at: 5s}]",
+               checks=json.dumps(checks) if checks == "resumable" else checks)
+    assert verdict(run_).verdict == found

@@ -21,10 +21,11 @@ VALUE = r"(?P<loss>.*)"
 KINDS = ("nan", "inf", "-inf")
 
 
-def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0):
-    """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart; a text is no number."""
+def told(*rounds, checks="{}", shared=True, workers=1, fault=5.0, at_once=1):
+    """A run in which (worker, incarnation, round, loss) were told, a tenth of a second apart, so many at one time; a
+    text is no number."""
     steps = [Step(step=number, tokens=0, began=0.0, **{"no_number" if isinstance(loss, str) else "loss": loss})
-             .stamped(index / 10, worker, inc) for index, (worker, inc, number, loss) in enumerate(rounds)]
+             .stamped(index // at_once / 10, worker, inc) for index, (worker, inc, number, loss) in enumerate(rounds)]
     return told_run(steps, VALUE, checks, shared, workers, fault)
 
 
@@ -175,6 +176,7 @@ def test_workers_that_go_back_together_are_compared_each_with_itself():
     both = [(worker, inc, number, loss) for inc, first in ((0, 1), (1, 2)) for number in range(first, 5)
             for worker, loss in (("w-1", 1.0 / number), ("w-2", 2.0 / number))]
     assert repeat(*both, workers=2).measured == "0 of 6 differ"
+    assert repeat(*both, workers=2, at_once=2).measured == "0 of 6 differ", "lines that are read at once have one time"
     assert not repeat(*both[:-1], ("w-2", 1, 4, 9.0), workers=2).holds
 
 

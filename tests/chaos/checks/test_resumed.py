@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diloco_chaos.chaos.checks import judge
 from diloco_chaos.chaos.checks.base import Unknown
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
@@ -21,10 +22,16 @@ START_S = 2.0
 SILENCE = [0] * 30
 
 
-def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=()):
-    """What the check finds where these processes of `w` were started, (moment, rounds that it told): the first of them
-    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed. `beside`: rounds
-    that the first told right before the second told any."""
+def found(*processes, **settings):
+    """What the check finds: see `run`."""
+    return CHECKS["resumed"](run(*processes, **settings))
+
+
+def run(*processes, end=None, bound="{}", rounds=200, fault=None, beside=(), kind="{kill: w/rank-1, at: 3s}",
+        outcome="finished", deadline=600):
+    """A run in which these processes of `w` were started, (moment, rounds that it told): the first of them
+    `START_S` after its start, and then ten a second; 0 is none. At `fault` one of its ranks is killed, or comes what
+    `kind` says. `beside`: rounds that the first told right before the second told any."""
     events = [an_event(START_S, "rounds", 0, "steady", {"step": 0})]
     events += [an_event(processes[1][0] + START_S - 0.1, "w", 0, "stale_round", {"round": number}) for number in beside]
     for incarnation, (start, numbers) in enumerate(processes):
@@ -34,13 +41,15 @@ def found(*processes, end=None, bound="{}", rounds=200, fault=None, beside=()):
     last = max(event.t for event in events)
     if fault is not None:
         events += [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
-    events.append(an_event(last if end is None else end, "harness", 0, "end", {"outcome": "finished"}))
-    node = {"run": "python3 -c 1", "worker": True, "processes": {"rank": r"RANK=(\d+)"}}
+    events.append(an_event(last if end is None else end, "harness", 0, "end", {"outcome": outcome, "message": ""}))
+    node = {"run": "python3 -c 1", "worker": True, "processes": {"rank": r"RANK=(\d+)"},
+            "state": "{run}/w"}
     trainer = {"kind": "commands", "rounds": rounds, "nodes": {"w": node},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
-    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {{resumed: {bound}}}\n"
-                        f"faults: [{'' if fault is None else '{kill: w/rank-1, at: 3s}'}]\n"), 0)
-    return CHECKS["resumed"](History(plan, Tape(sorted(events, key=lambda event: event.t))))
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\ndeadline: {deadline}s\n"
+                        f"checks: {{resumed: {bound}, no_global_stall: {{max_gap: 60s}}}}\n"
+                        f"faults: [{'' if fault is None else kind}]\n"), 0)
+    return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
 def test_a_job_that_goes_on_from_a_checkpoint_passes():
@@ -98,6 +107,13 @@ def test_a_start_that_had_no_time_to_come_to_a_new_round_is_not_known():
         found((0, range(1, 36)), (10, ()), end=13)
 
 
+@pytest.mark.parametrize(("deadline", "verdict"), [(40, "failed"), (15, "unknown")])
+def test_a_job_that_stands_from_a_restart_to_its_deadline_has_failed(deadline, verdict):
+    story = run((0, range(1, 36)), (10, range(21, 25)), end=deadline, outcome="deadline", deadline=deadline)
+    judged = judge(story, {name: CHECKS[name] for name in ("resumed", "no_global_stall")})
+    assert {each.name: each.verdict for each in judged.checks}["resumed"] == verdict
+
+
 def test_a_process_that_ended_before_its_successor_went_on_does_not_count():
     assert found((0, range(1, 36)), (10, ()), (15, range(21, 60))).holds
 
@@ -130,13 +146,36 @@ def test_rounds_that_begin_again_by_themselves_are_of_another_epoch(silence, fau
     assert found((0, [*range(1, 36), *silence, *range(1, 36)]), fault=fault) is None
 
 
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=5))
-def test_what_goes_on_holds_however_often_and_wherever_it_was_killed(deaths):
+@given(st.integers(1, 20), st.lists(st.integers(0, 60), min_size=1, max_size=5))
+def test_what_goes_on_holds_however_often_and_wherever_it_was_killed(every, deaths):
     newest, processes, moment = 40, [(0.0, range(1, 41))], 10.0
-    for made, back in deaths:
-        first = max(2, newest + 1 - back)
-        processes.append((moment, range(first, newest + made + 1)))
-        newest, moment = newest + made, moment + 20
+    for made in deaths:
+        first = newest // every * every + 1
+        processes.append((moment, range(first, newest + made + 2)))
+        newest, moment = newest + made + 1, moment + 20
     finding = found(*processes, rounds=1000)
     assert finding.holds
     assert finding.measured.startswith(f"{len(deaths)} restart")
+
+
+def test_a_process_that_saves_no_checkpoint_any_more_fails():
+    finding = found((0, range(1, 36)), (10, range(21, 60)), (20, range(21, 80)))
+    assert text(finding.evidence[0]) == ("w.2 went back to round 21 at 22.00 s, as w.1 had, which made 39 rounds and "
+                                         "saved none, though there was a checkpoint after 20")
+    assert not finding.holds
+
+
+@pytest.mark.parametrize("fault", ["{truncate: w, at: 15s}", "{terminate: w, at: 15s}"])
+def test_one_that_may_have_saved_at_a_notice_or_lost_what_it_saved_is_not_accused(fault):
+    assert found((0, range(1, 36)), (10, range(21, 60)), (20, range(21, 80)), fault=15, kind=fault).holds
+
+
+def test_one_that_saves_after_as_many_rounds_as_the_first_may_be_killed_before():
+    assert found((0, range(1, 36)), (10, range(21, 41)), (20, range(21, 80))).holds
+
+
+def test_ranks_that_go_on_beyond_what_was_made_under_a_launcher_that_lives_fail():
+    finding = found((0, [*range(1, 36), *SILENCE, *range(46, 60)]), fault=5.3)
+    assert text(finding.evidence[0]) == ("w.0 told of round 46 at 8.50 s, when round 35 was the newest of all: "
+                                         "10 were skipped")
+    assert not finding.holds

@@ -40,12 +40,12 @@ def made(*rounds, **settings):
     return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True, rounds=9):
+def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1"):
     trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+                        f"faults: [{{{fault}, at: 5s, for: 1s}}]\n"), 0)
     return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
@@ -111,6 +111,39 @@ def test_so_many_may_be_done_again_as_the_scenario_says():
     steps = [("w-1", 0, 7), ("w-1", 1, 4)]
     assert found(*steps, checks="{rounds_never_go_back: {rounds: 3}}").holds
     assert not found(*steps, checks="{rounds_never_go_back: {rounds: 2}}").holds
+
+
+def beyond(*numbers, shared=True, every=1, more=(), **settings):
+    """What the check finds where both workers told these rounds after a fault that came when they had told round 50."""
+    before = [(worker, 0, number) for number in range(every, 51, every) for worker in ("w-1", "w-2")]
+    after = [(worker, inc, number) for number in numbers for worker, inc in (("w-2", 0), ("w-1", 1))]
+    events = [an_event(5.0 + (index - len(before)) / 100, worker, inc, "step", {"step": number, "tokens": 0})
+              for index, (worker, inc, number) in enumerate([*before, *after])]
+    fault = [an_event(4.99, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
+    return CHECKS["rounds_never_go_back"](history([*events, *fault, *more], shared=shared, **settings))
+
+
+def test_workers_that_all_go_on_beyond_what_was_made_after_a_fault_fail():
+    skipped = beyond(60, 61, 62)
+    assert (skipped.holds, skipped.measured) == (False, "0 rounds lost, 9 skipped")
+    assert text(skipped.evidence[0]) == ("w-2.0 told of round 60 at 5.00 s, when round 50 was the newest of all: "
+                                         "9 were skipped")
+
+
+@pytest.mark.parametrize(("numbers", "every"), [((51, 52), 1), ((52, 53), 1), ((60, 70), 10), ((70, 80), 10)])
+def test_rounds_that_follow_by_what_is_usual_between_two_reports_are_not_skipped(numbers, every):
+    assert beyond(*numbers, every=every).holds
+
+
+def test_rounds_that_an_old_process_makes_beside_its_successor_are_not_skipped():
+    stale = [an_event(4.995, "w-1", 0, "stale_round", {"round": number}) for number in range(51, 60)]
+    assert beyond(60, 61, more=stale).holds
+
+
+def test_of_lines_that_may_be_in_a_buffer_or_that_a_disk_did_not_take_nothing_is_known():
+    buffered = an_event(1.0, "w-1", 0, "warning", {"reason": "in bursts", "kind": "buffered"})
+    assert beyond(60, 61, more=[buffered]).holds
+    assert beyond(60, 61, fault="io: w-1, path: /x/*, error: ENOSPC").holds
 
 
 def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_would_bring_it():
@@ -185,6 +218,37 @@ def test_of_members_that_say_different_numbers_the_fewest_count(words, holds):
     assert finding.holds is holds
     assert holds or text(finding.evidence[0]) == ("round 9 at 0.50 s had 1 (1 by the word of w-2, 2 by the word of w-1 "
                                                   "and w-3)")
+
+
+@pytest.mark.parametrize(("words", "gone", "holds"), [
+    (2, 4.0, False), (1, 4.0, True), (2, 4.8, True), (2, None, True)],
+    ids=["as before", "one fewer", "only a few rounds later", "it lives"])
+def test_a_round_has_not_as_many_members_as_ever_while_one_of_them_is_gone(words, gone, holds):
+    rounds = [(number, 2, {"members": 2}) for number in range(40)]
+    rounds += [(number, 1, {"members": words}) for number in range(40, 52)]
+    events = [*made(*rounds).tape.events]
+    events = [event for event in events if event.event not in ("injecting", "injected")]
+    events += [an_event(3.95, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
+    if gone is not None:
+        events.append(an_event(gone, "harness", 0, "exit", {"target": "w-2", "incarnation": 0, "status": -9}))
+    found = CHECKS["round_quorum"](history(events, checks="{round_quorum: {at_least: 1}}"))
+    assert found.holds is holds
+    if not holds:
+        assert text(found.evidence[0]) == ("round 47 at 4.70 s had 2 by the word of w-1, though w-2 was gone since "
+                                           "4.00 s")
+
+
+def test_members_that_all_say_they_were_alone_had_no_quorum():
+    assert not quorum((0, 2, {"members": 2}), (1, 2, {"members": 1})).holds
+
+
+@pytest.mark.parametrize(("words", "holds"), [(2, True), (1, False)])
+def test_members_that_each_say_they_were_alone_have_not_healed(words, holds):
+    rounds = [(number, 2, {"members": 2}) for number in range(50)]
+    rounds += [(number, 2, {"members": words}) for number in range(50, 250)]
+    healed = [an_event(6.0, "harness", 0, "healed", {"fault": "f1"})]
+    found = CHECKS["self_healing"](history([*made(*rounds).tape.events, *healed]))
+    assert found.holds is holds
 
 
 def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is_asked_for():

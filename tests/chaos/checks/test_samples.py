@@ -120,8 +120,16 @@ def test_epochs_that_are_told_are_passes():
 
 def test_where_a_pass_ends_is_not_known_of_data_in_no_order_without_epochs():
     with pytest.raises(Unknown, match="where a pass over the data ends") as unknown:
-        once(*process(0, 1, [3, 0, 2, 1, 1, 3, 0, 2]))
+        once(*process(0, 1, [3, 0, 2, 1, 1, 3, 3, 2]))
     assert "epoch" in unknown.value.change
+
+
+def test_data_that_are_shuffled_have_passes_of_one_size_where_a_process_was_seen_to_go_through_all_of_them():
+    whole = process(0, 1, [3, 0, 2, 1, 1, 3])
+    assert once(*whole, *process(1, 7, [0, 2, 2, 3, 1])).holds
+    assert once(*whole, *process(1, 7, [2, 1, 0, 3, 1])).measured == "1 batches trained twice, 1 skipped"
+    with pytest.raises(Unknown):
+        once(*process(0, 1, [3, 0]), *process(1, 3, [2, 1, 3, 1, 0, 2]))
 
 
 def test_a_log_of_every_tenth_round_leaves_nothing_out():

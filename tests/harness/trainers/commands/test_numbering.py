@@ -51,6 +51,13 @@ def test_an_epoch_that_is_left_out_has_as_many_rounds_as_others():
     assert numbers([(0, 1), (0, 2), (1, 1), (1, 2), (3, 1)]) == [1, 2, 3, 4, 7]
 
 
+def test_a_process_that_begins_with_the_next_epoch_has_left_out_the_rest():
+    numbering = Numbering()
+    assert numbers([(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)], numbering)[-1] == 6
+    assert numbering.numbered(RoundReport(1, epoch=2), begins=True).round == 9
+    assert numbers([(2, 2), (2, 3), (3, 1)], numbering) == [10, 11, 12], "one that goes on has shorter epochs"
+
+
 @pytest.mark.parametrize("epoch", [None, float("nan"), float("inf")])
 def test_without_an_epoch_a_round_is_what_it_says(epoch):
     assert numbers([(epoch, 7), (epoch, 3)]) == [7, 3]
