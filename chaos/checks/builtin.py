@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from diloco_chaos.chaos.checks.attention import nobody_starves, silence_noticed
-from diloco_chaos.chaos.checks.digests import digests_agree
 from diloco_chaos.chaos.checks.diloco.arithmetic import arithmetic_correct
 from diloco_chaos.chaos.checks.diloco.protocol import (
     exactly_once,
@@ -22,13 +21,19 @@ from diloco_chaos.chaos.checks.liveness import (
     reintegration,
     self_healing,
 )
-from diloco_chaos.chaos.checks.losses import losses_are_numbers, members_agree, rounds_repeat, same_as_uninterrupted
 from diloco_chaos.chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
 from diloco_chaos.chaos.checks.phases import noticed_within, recovered_within
-from diloco_chaos.chaos.checks.resumed import resumed
-from diloco_chaos.chaos.checks.rounds import none_left_out, round_quorum, rounds_never_go_back
-from diloco_chaos.chaos.checks.samples import samples_once
 from diloco_chaos.chaos.checks.stalls import no_global_stall, uptime
+from diloco_chaos.chaos.checks.told.digests import digests_agree
+from diloco_chaos.chaos.checks.told.losses import (
+    losses_are_numbers,
+    members_agree,
+    rounds_repeat,
+    same_as_uninterrupted,
+)
+from diloco_chaos.chaos.checks.told.resumed import resumed
+from diloco_chaos.chaos.checks.told.rounds import none_left_out, round_quorum, rounds_never_go_back
+from diloco_chaos.chaos.checks.told.samples import samples_once
 
 CHECKS = (no_global_stall, self_healing, reintegration, noticed_within, recovered_within, participation, blast_radius,
           uptime, goodput, loss_parity, losses_are_numbers, members_agree, digests_agree, rounds_repeat,

@@ -22,7 +22,7 @@ from diloco_chaos.chaos.checks.base import (
     zero,
 )
 from diloco_chaos.chaos.checks.injection import measure, never_seen
-from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
+from diloco_chaos.chaos.checks.told.rounds import goodput_of_rounds
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference

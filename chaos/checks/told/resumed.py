@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Bound, Figure, Finding, Late, at_most, check, longer, need
-from diloco_chaos.chaos.checks.rounds import SHORTLY_S, UNREPORTED, jumps
+from diloco_chaos.chaos.checks.told.rounds import SHORTLY_S, UNREPORTED, jumps
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Resumed

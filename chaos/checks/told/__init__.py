@@ -1,0 +1,1 @@
+"""Checks of what workers told of their rounds: their numbers, losses, samples and digests."""
