@@ -181,12 +181,12 @@ def _as_good(history: History, now: float, before: float, seconds: float) -> boo
 
 
 def _lasts(history: History, healed: float, end: float, rate: float, contributors: float, window: float) -> bool:
-    """Return whether the end is as good as the moment at which the cluster had healed, to a whole merge: the two may
-    overlap, and part of one decides nothing."""
+    """Return whether the end is as good as the moment at which the cluster had healed, to all merges that come at once:
+    the two may overlap, and part of them decides nothing."""
     start = max(healed, end - 2 * window)
     now_rate, now_contributors = pulse(history, start, end)
     seconds = end - start
-    merges = round(now_rate * seconds) >= math.floor(0.9 * rate * seconds)
+    merges = round(now_rate * seconds) > math.floor(0.9 * rate * seconds) - history.plan.cluster.merges_at_once
     return (merges or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
 
 

@@ -1,10 +1,8 @@
-"""The same frozen plan gives the same verdicts as processes and in containers."""
+"""What is done to nodes in containers is what is done to processes."""
 
 import os
 from itertools import pairwise
 from pathlib import Path
-
-import pytest
 
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner import backends
@@ -12,58 +10,11 @@ from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.record.tape.events import Merge, Observed, Steady, Step
+from small_cluster import SMALL, judged
 
 IMAGE = os.environ.get("DILOCO_CHAOS_BASE") or "python:3.11-slim"
-SMALL = """diloco_chaos: 1
-name: both
-deadline: 90s
-cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: {budget}, step_time: 60ms,
-          snapshots: 4, heartbeat_timeout: 2s}}
-checks: {{reintegration: {{within: 8s}}, no_global_stall: {{max_gap: 5s}}}}
-faults:
-{faults}
-"""
-
-KILLED_MID_UPLOAD = "- {kill: learner-1, when: {node: learner-1, failpoint: upload.half, count: 40}, restart_after: 1s}"
-AND_MORE = KILLED_MID_UPLOAD + """
-- {partition: learner-2, at: 8s, for: 2s}
-- {kill: syncer, at: 13s, restart_after: 1s}"""
-
 WITHIN = """- {io: syncer, path: "{run}/state/*", error: ENOSPC, at: 3s, for: 2s}
 - {hang: learner-2, at: 10s, for: 1s}"""
-
-
-def judged(plan, folder, place):
-    """The run; once more if the machine had so much else to do that a check could not tell."""
-    result = run_plan(plan, folder / place.name, NullAudience(), place)
-    untold = any(check.verdict == "unknown" for check in result.judgement.checks)
-    return run_plan(plan, folder / place.name, NullAudience(), place) if untold else result
-
-
-def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_there, tmp_path):
-    plan = freeze(parse(SMALL.format(faults=AND_MORE, budget=320)), 0)
-    verdicts = {}
-    for place in (backends.named("local"), backends.named("compose")):
-        result = judged(plan, tmp_path, place)
-        assert result.folder.plan().digest == plan.digest
-        verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
-    assert verdicts["local"] == verdicts["compose"]
-    assert set(verdicts["local"].values()) == {"passed"}
-
-
-@pytest.mark.parametrize("mode", ["streaming", "diloco", "data_parallel", "elastic_data_parallel"])
-def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtual_time(engine_there, tmp_path, mode):
-    # Everybody waits for who was killed: for as long as a process takes to load torch, 4 s on the slowest machine seen.
-    plan = freeze(parse(SMALL.format(faults=KILLED_MID_UPLOAD, budget=160).replace(
-        "model: micro", f"mode: {mode}, model: micro").replace("max_gap: 5s", "max_gap: 8s")), 0)
-    verdicts = {}
-    for place in (backends.named("simulated"), backends.named("local"), backends.named("compose")):
-        result = judged(plan, tmp_path, place)
-        assert result.outcome.kind == "finished", result.outcome.message
-        verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
-    assert verdicts["local"] == verdicts["compose"] == verdicts["simulated"]
-    others_pay = {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"}
-    assert others_pay == {"blast_radius": "failed"}
 
 
 def test_files_fail_and_a_main_thread_hangs_in_containers_as_in_processes(engine_there, tmp_path):

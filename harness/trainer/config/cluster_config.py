@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -370,6 +371,11 @@ class TrainerConfig(TrainerSettings):
             return math.inf
         merges = 1.0 if self.averages_gradients else len(self.exchange.offsets) / self.sync_every
         return merges * self.merging_speed(living) / self.step_time
+
+    @property
+    def merges_at_once(self) -> int:
+        """The fragments that are due at the same step."""
+        return 1 if self.averages_gradients else max(Counter(self.exchange.offsets).values())
 
     def longest_gap_s(self, living: Collection[str]) -> float:
         """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by

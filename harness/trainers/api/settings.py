@@ -201,6 +201,11 @@ class TrainerSettings(BaseModel):
         return math.inf
 
     @property
+    def merges_at_once(self) -> int:
+        """Return how many merges, at the most, are due at one moment."""
+        return 1
+
+    @property
     def nominal_s(self) -> float:
         """Seconds that training takes, where nobody is ever out; 0 without pace."""
         mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -487,3 +488,12 @@ def test_where_nothing_is_asked_for_nothing_is_lacking(monkeypatch, rate, contri
     late = liveness._below(None, 2.0, 4.0, rate, contributors)
     assert (late.start, late.end) == (2.0, 4.0)
     assert late.allowed <= 2.0
+
+
+@pytest.mark.parametrize(("at_once", "merges", "lasts"), [(1, 28, True), (1, 27, False), (4, 25, True), (4, 24, False)])
+def test_merges_that_come_at_once_may_just_have_been_before_or_be_due_after(monkeypatch, at_once, merges, lasts):
+    """Of 8 a second 90% are 28.8 in 4 s; where four come together, a whole one of these may lie beyond an edge."""
+    monkeypatch.setattr(liveness, "pulse", lambda *_: (merges / 4, 3.0))
+    cluster = SimpleNamespace(merges_at_once=at_once)
+    history = SimpleNamespace(plan=SimpleNamespace(cluster=cluster, checks=SimpleNamespace(excuses_outages=False)))
+    assert liveness._lasts(history, 2.0, 10.0, 8.05, 3.0, 2.0) is lasts

@@ -52,3 +52,8 @@ def test_a_schedule_that_can_not_be_kept_is_refused_with_a_reason(settings, why)
     with pytest.raises(ValidationError) as refused:
         TrainerConfig(budget=120, warm_start=20, **settings)
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(("mode", "at_once"), [("decoupled", 1), ("streaming", 1), ("diloco", 4), ("data_parallel", 1)])
+def test_only_diloco_exchanges_all_fragments_at_one_step(mode, at_once):
+    assert TrainerConfig(mode=mode, fragments=4).merges_at_once == at_once
