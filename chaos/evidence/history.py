@@ -292,7 +292,8 @@ class History:
         for planned in self.plan.faults:
             start = began.get(planned.id)
             observed = dict(injected[planned.id].observed) if planned.id in injected else {}
-            observed |= observed_later.get(planned.id, {})
+            if "why" not in observed:  # else it could not take place, and nothing that was measured tells of it
+                observed |= observed_later.get(planned.id, {})
             if planned.id in healed:
                 observed |= healed[planned.id].observed
                 ended: float | None = healed[planned.id].t
