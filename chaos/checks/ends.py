@@ -226,13 +226,30 @@ def _of_its_own_accord(history: History, gone: Exit) -> bool:
 
 def _with_its_job(history: History, gone: Exit) -> bool:
     """Return whether a worker ended because a fault had stopped another node, of a job that dies as a whole and goes on
-    from a checkpoint, and its scheduler started it again. Only the process that was there when the fault came may."""
+    from a checkpoint, and its scheduler started it again. Only the process that was there when the fault came may; or
+    one that came before another worker was back, and had part in no round."""
     if not (gone.again is True and history.plan.cluster.blocking and history.plan.checks.resumed is not None):
         return False
+    if gone.process not in history.steps and _came_alone(history, gone):
+        return True
     return any(span.planned.fault.stops_target and gone.target not in span.planned.fault.targets
                and history.tape.newest(gone.target, span.began) == gone.incarnation
                and (span.overlaps(gone.t - _AFTER_S, gone.t) or _stood_still(history, span, gone))
                for span in history.spans if span.injected is not None)
+
+
+def _came_alone(history: History, gone: Exit) -> bool:
+    """Return whether a fault had stopped a node before this process was started, and another worker was not back when
+    it was."""
+    if (spawn := _spawn_of(history, gone)) is None or not any(
+            span.planned.fault.stops_target and span.injected is not None and span.injected < spawn.t
+            for span in history.spans):
+        return False
+    there = dict.fromkeys(history.plan.cluster.names, False)
+    for event in sorted(history.tape.of(Spawn, Exit, node="harness"), key=lambda event: event.t):
+        if event.t <= spawn.t and event.target in there:
+            there[event.target] = isinstance(event, Spawn)
+    return not all(there.values())
 
 
 def _spawn_of(history: History, gone: Exit) -> Spawn | None:

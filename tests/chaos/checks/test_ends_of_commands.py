@@ -250,3 +250,18 @@ def test_a_worker_of_a_job_that_dies_as_a_whole_may_end_with_another(checks, aga
     run_ = run(*events, ended(t, "w-2", 1, inc=inc, again=again), rounds=99, faults="[{kill: w-1, at: 5s}]",
                checks=json.dumps(checks) if checks == "resumable" else checks)
     assert verdict(run_).verdict == found
+
+
+@pytest.mark.parametrize(("back", "rounds", "found"), [(9.0, 0, "passed"), (5.8, 0, "failed"), (9.0, 3, "failed")],
+                         ids=["its peer is not back", "its peer is there", "it had part in rounds"])
+def test_a_worker_that_comes_before_its_peer_may_end_once_more(back, rounds, found):
+    began = 6.0
+    events = [*trained("w-1", 50), *trained("w-2", 50), *hit(5.0), ended(5.0, "w-1", -9, killed=True),
+              ended(5.5, "w-2", 1, again=True), *trained("w-2", rounds, inc=1, began=began),
+              an_event(began, "w-2", 1, "start"), ended(7.5, "w-2", 1, inc=1, again=True),
+              *trained("w-1", 99, inc=1, first=41, began=back),
+              *trained("w-2", 99, inc=2, first=41, began=9.0)]
+    ends = [ended(20.0, worker, 0, inc=inc) for worker, inc in (("w-1", 1), ("w-2", 2))]
+    run_ = run(*events, *ends, over(20.0), rounds=99, faults="[{kill: w-1, at: 5s, restart_after: 1s}]",
+               checks='"resumable"')
+    assert verdict(run_).verdict == found
