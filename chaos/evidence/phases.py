@@ -20,6 +20,7 @@ from diloco_chaos.harness.record.tape.events import (
     Disconnected,
     Hello,
     Lost,
+    Noticed,
     Ready,
     Resumed,
     Spawn,
@@ -143,10 +144,10 @@ class _Reading:
                      and self._span.began < event.t <= until and event.incarnation > self._before), None)
 
     def _noticed(self) -> Phase:
-        """By the coordinator, which lost the target; or by whoever lost the coordinator. Where there is none, it is the
-        harness that writes down who is lost, and that proves nothing of the trainer."""
+        """By the coordinator, which lost the target; or by whoever lost the coordinator. Of commands by the first line
+        that the scenario's `noticed` finds: that they are lost is the harness' word, and proves nothing of them."""
         if self._history.coordinator is None:
-            return Phase(NOTICED, missing="this trainer does not say whom it misses", ending="untold")
+            return self._noticed_in_a_log()
         since = self._span.began - self._history.clocks.tolerance
         missed: Iterable[Disconnected | Lost] = (
             (event for event in self._history.tape.of(Disconnected) if event.node != self._target) if self._hub else
@@ -155,6 +156,17 @@ class _Reading:
         if seen := min(((event.t, event.node) for event in missed if event.t >= since), default=None):
             return Phase(NOTICED, *seen)
         return Phase(NOTICED, missing="nobody said so")
+
+    def _noticed_in_a_log(self) -> Phase:
+        if not self._history.plan.trainer.logs_whom_it_misses:
+            return Phase(NOTICED, missing="this trainer does not say whom it misses: write `noticed: REGEX` beside "
+                                          "`progress`", ending="untold")
+        lines = self._history.tape.of(Noticed)
+        if not lines:
+            return Phase(NOTICED, missing="no line of any node matches `noticed`", ending="untold")
+        seen = min(((event.t, event.node) for event in lines
+                    if event.node != self._target and event.t >= self._span.began), default=None)
+        return Phase(NOTICED, missing="no other node said so") if seen is None else Phase(NOTICED, *seen)
 
     def _excluded(self, first: Phase) -> Phase:
         """By the first round that was made without it, before it had part in one again."""

@@ -13,17 +13,18 @@ from recorded_events import an_event
 
 
 @cache
-def told_plan(value, checks, shared, workers):
-    """The plan of a run with a pause; `value`: the group that stands for what a line tells beside the round."""
-    trainer = {"kind": "commands", "rounds": 999, "shared": shared,
+def told_plan(value, checks, shared, workers, **trainer):
+    """The plan of a run with a pause; `value`: the group that stands for what a line tells beside the round; `trainer`:
+    more of its settings."""
+    trainer |= {"kind": "commands", "rounds": 999, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
                "progress": [{"node": "w", "log": rf"(?P<round>\d+) {value}"}]}
     return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
                         f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
 
 
-def told_run(steps, value, checks, shared, workers, fault=5.0):
+def told_run(steps, value, checks, shared, workers, fault=5.0, **trainer):
     """A run of that plan in which these steps were told, and a fault came at that second."""
     injected = [an_event(fault, "harness", 0, name, {"fault": "f1"}) for name in ("injecting", "injected")]
     tape = Tape(sorted([*steps, *injected], key=lambda event: event.t))
-    return History(told_plan(value, checks, shared, workers), tape)
+    return History(told_plan(value, checks, shared, workers, **trainer), tape)

@@ -127,6 +127,12 @@ class FailpointPassed(Event):
     count: int
 
 
+class Noticed(Event):
+    """A node of commands wrote a line that says that somebody is missed; the first hundred of each process."""
+
+    line: str
+
+
 class StaleRound(Event):
     """A process of a command told of a round, though its successor had been started; once that has told of one, too,
     the first twenty."""
@@ -814,7 +820,7 @@ class Machine(Event):
 
 
 AnyEvent = (
-    Start | Failpoint | FailpointPassed | StaleRound | Refused | RefusedFrame | PartialFrame | Exit | Failed
+    Start | Failpoint | FailpointPassed | Noticed | StaleRound | Refused | RefusedFrame | PartialFrame | Exit | Failed
     | RefusedCheckpoint | Finished | NotSaved | Warning
     | Imported | Step | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected | Superseded
     | Reset | Corrupted | CheckpointPart

@@ -307,6 +307,11 @@ class Trainer(ABC):
         """Return whether a node has promised to take along, when it ends, what it has started."""
         return False
 
+    @property
+    def logs_whom_it_misses(self) -> bool:
+        """Return whether lines of its logs are known with which a node says that it misses another (`noticed`)."""
+        return False
+
     def is_silent(self, node: str) -> bool:
         """Return whether a node trains and tells of no round: what others say of a round's members is about it, too."""
         return False

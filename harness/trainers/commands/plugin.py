@@ -78,6 +78,11 @@ class Commands(Trainer):
         spec = self.settings.kind_of(node)
         return spec is not None and spec.left_behind == "fail"
 
+    @property
+    def logs_whom_it_misses(self) -> bool:
+        """Return whether the settings have an expression for such lines."""
+        return self.settings.noticed is not None
+
     def is_silent(self, node: str) -> bool:
         """Return whether the node's kind says `worker: silent`."""
         return node in self.settings.silent

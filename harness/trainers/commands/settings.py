@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from diloco_chaos.harness.base.units import Seconds
+from diloco_chaos.harness.base.units import Seconds, expression
 from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, SimpleSettings
 from diloco_chaos.harness.trainers.commands.node import (
     MOST_NODES,
@@ -63,6 +63,11 @@ _NEWER = (("file", ""), ("unit", "round"))
 
 def _expression(text: str) -> str:
     compiled(text)
+    return text
+
+
+def _line(text: str) -> str:
+    expression(text)
     return text
 
 
@@ -157,6 +162,8 @@ class CommandSettings(SimpleSettings):
     nodes: dict[Annotated[str, NAME, Field(max_length=40)], NodeKind] = Field(min_length=1)
     """Kind -> how it is started, in the order of starting."""
     progress: tuple[ProgressOf, ...] = Field((), strict=False)
+    noticed: Annotated[str, AfterValidator(_line)] | None = None
+    """Regular expression for lines with which any node says that it misses another one: `heartbeat .* timed out`."""
     baseline: BaselineRun | None = None
     """What `loss_parity: {against_baseline}` is against; the same nodes without faults where nothing is said."""
     rounds: int = Field(0, ge=0, le=10**9)
@@ -171,7 +178,8 @@ class CommandSettings(SimpleSettings):
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the document without newer settings that keep their defaults: older frozen plans lack them."""
-        return {key: value for key, value in write(self).items() if (key, value) != ("here", "")}
+        newer = (("here", ""), ("noticed", None))
+        return {key: value for key, value in write(self).items() if (key, value) not in newer}
 
     @model_validator(mode="before")
     @classmethod

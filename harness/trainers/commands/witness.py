@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from diloco_chaos.harness.base.units import expression, shortened
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape.events import (
     Event,
@@ -17,6 +18,7 @@ from diloco_chaos.harness.record.tape.events import (
     Failed,
     Failpoint,
     FailpointPassed,
+    Noticed,
     Spawn,
     StaleRound,
     Start,
@@ -26,7 +28,16 @@ from diloco_chaos.harness.record.tape.events import (
 from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.trainers.commands.last_words import last_words
 from diloco_chaos.harness.trainers.commands.numbering import Numbering, begun_again
-from diloco_chaos.harness.trainers.commands.progress import NOTHING, Hold, Holds, Problem, Reader, Readings, Source
+from diloco_chaos.harness.trainers.commands.progress import (
+    LONGEST,
+    NOTHING,
+    Hold,
+    Holds,
+    Problem,
+    Reader,
+    Readings,
+    Source,
+)
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.timing import Bursts, Stamps
@@ -37,6 +48,7 @@ from diloco_chaos.harness.trainers.core.round_reports import RoundReport
 
 _READINGS = 5
 _MOST_STALE = 20
+_MOST_NOTICES, _WIDEST = 100, 300
 _MOST_WARNINGS = 20
 """Of a node: of what comes after them one line of its log more or less tells nothing new."""
 
@@ -71,6 +83,11 @@ class LogWitness:
         self._workers = set(settings.names)
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
+        self._noticed = None if settings.noticed is None else expression(settings.noticed)
+        if self._noticed is not None:  # also by nodes, or in files, that tell of no round
+            self._sources.append(Source(frozenset(settings.all_nodes), LOG, Holds()))
+        self._followed_nodes = frozenset(settings.all_nodes) if self._noticed else self._workers
+        self._notices: Counter[tuple[str, int]] = Counter()
         self._rounds = Rounds(settings.starters, shared=settings.shared, target=settings.target)
         self._shared = settings.shared
         self._reports: dict[tuple[str, int, str | None], deque[tuple[RoundReport, float]]] = {}
@@ -93,17 +110,19 @@ class LogWitness:
             node, incarnation = event.process
             role = "learner" if node in self._workers else "service"
             self._write([Start(role=role).stamped(t, node, incarnation)])
-            if node in self._workers:
+            if node in self._followed_nodes:
                 self._since[event.process] = event.t
                 for before in [process for process in self._running if process[0] == node]:
                     self._read(*before, t)  # what it told before it had a successor
                 self._write(self._counted())
                 self._follow(node, incarnation)
+            if node in self._workers:
                 self._write(self._rounds.on_start(node, incarnation, t))
-        elif isinstance(event, Exit) and event.target in self._workers:
+        elif isinstance(event, Exit) and event.target in self._followed_nodes:
             self._read_to_the_end(event.process, t)
             self._write(self._counted())
-            self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
+            if event.target in self._workers:
+                self._write(self._rounds.on_end(*event.process, t, again=bool(event.again)))
         self._flush()
 
     def look(self, t: float, ended: Exit | None = None) -> None:
@@ -176,6 +195,10 @@ class LogWitness:
 
     def _reported(self, node: str, incarnation: int, reader: _Reader, text: Line) -> Iterator[Event]:
         """Yield the events of one line."""
+        if self._noticed is not None and self._noticed.search(text.text[:LONGEST]):
+            self._notices[node, incarnation] += 1
+            if self._notices[node, incarnation] <= _MOST_NOTICES:
+                yield Noticed(line=shortened(text.text.strip(), _WIDEST)).stamped(text.t, node, incarnation)
         told, problems = reader.readings.read(text.text) or NOTHING
         for problem in problems:
             yield from self._problem(node, incarnation, problem, text.t)

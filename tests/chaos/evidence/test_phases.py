@@ -81,17 +81,37 @@ def test_a_process_that_is_started_after_a_pause_was_over_is_not_restarted_by_it
     assert list(ends(recoveries(healed.history())[0]))[2] == "over"
 
 
+def of_commands(*lines, **trainer):
+    """The recovery of w-1, which is paused at 5 s. The other one goes on alone from 5.2 s on, and writes lines:
+    (moment, node)."""
+    both = [(number / 10, worker) for number in range(1, 50) for worker in ("w-1", "w-2")]
+    told = [*both, *((5.2 + number / 10, "w-2") for number in range(20))]
+    steps = [Step(step=round(t * 10), tokens=0, began=0.0).stamped(t, worker, 0) for t, worker in told]
+    merges = [an_event(t, "rounds", 0, "merge", {"version": round(t * 10), "contributions": [
+        {"learner": "w-2", "members": 1 if t > 5 else 2}]}) for t, worker in told if worker == "w-2"]
+    lost = an_event(5.05, "rounds", 0, "lost", {"learner": "w-1", "reason": "its process ended"})
+    noticed = [an_event(t, node, 0, "noticed", {"line": "no heartbeat of w-1"}) for t, node in lines]
+    [recovery] = recoveries(told_run([*steps, *merges, lost, *noticed], "", "{}", True, 2, **trainer))
+    return recovery
+
+
 def test_of_commands_the_first_round_with_fewer_members_tells_who_was_left_out():
     """The harness knows at once that it paused a process: that is no word of the trainer's."""
-    both = [(number / 10, worker) for number in range(1, 50) for worker in ("w-1", "w-2")]
-    alone = [(5.2 + number / 10, "w-2") for number in range(20)]
-    steps = [Step(step=round(t * 10), tokens=0, began=0.0).stamped(t, worker, 0) for t, worker in [*both, *alone]]
-    merges = [an_event(t, "rounds", 0, "merge", {"version": round(t * 10), "contributions": [
-        {"learner": "w-2", "members": 1 if t > 5 else 2}]}) for t, worker in [*both, *alone] if worker == "w-2"]
-    lost = an_event(5.05, "rounds", 0, "lost", {"learner": "w-1", "reason": "its process ended"})
-    [recovery] = recoveries(told_run([*steps, *merges, lost], "", "{}", True, 2))
+    recovery = of_commands()
     assert [(phase.name, phase.t) for phase in recovery.phases[:2]] == [("noticed", None), ("excluded", 5.2)]
     assert recovery.to_detect == pytest.approx(0.2)
+
+
+def test_of_commands_the_first_line_of_another_node_tells_that_it_noticed():
+    recovery = of_commands((4.0, "w-2"), (5.01, "w-1"), (5.13, "w-2"), (5.5, "w-2"), noticed="no heartbeat")
+    assert (recovery.phases[0].t, recovery.phases[0].by) == (5.13, "w-2")
+
+
+@pytest.mark.parametrize(("lines", "why", "ending"), [
+    ([], "no line of any node matches `noticed`", "untold"), ([(4.0, "w-2")], "no other node said so", "never")])
+def test_a_line_that_never_comes_is_told(lines, why, ending):
+    noticed = of_commands(*lines, noticed="no heartbeat").phases[0]
+    assert (noticed.t, noticed.missing, noticed.ending) == (None, why, ending)
 
 
 def test_what_no_event_shows_has_no_time_and_a_reason(storm, killed):

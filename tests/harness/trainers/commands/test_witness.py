@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.record.tape.events import Failed, Merge, StaleRound, Step, Warning
+from diloco_chaos.harness.record.tape.events import Failed, Merge, Noticed, StaleRound, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
@@ -28,7 +28,8 @@ class Folder:
     """A run's folder in which a test plays the processes."""
 
     def __init__(self, path, settings=SETTINGS):
-        self.path, self.epoch = path, time.monotonic() - 100.0
+        self.path, began = path, time.monotonic() - 100.0
+        self.epoch = began + 0.123 - (wall_ahead() + began) % 1.0  # no stamp looks as if it were in tenths of a second
         (path / "logs").mkdir()
         (path / "progress").mkdir()
         self.witness = LogWitness(settings, path, self.epoch)
@@ -333,3 +334,43 @@ def test_what_a_process_tells_before_its_successor_tells_of_a_round_is_kept_whol
     folder.log("".join(f"0 round={number}\n" for number in range(2, 60)))
     folder.witness.look(3.0)
     assert [event.round for event in Tape.read(folder.path / "tape").of(StaleRound)] == [*range(2, 60)]
+
+
+def notices(folder):
+    return [(event.node, event.inc, event.line) for event in Tape.read(folder.path / "tape").of(Noticed)]
+
+
+@pytest.fixture
+def noticing(tmp_path):
+    noticed = SETTINGS.model_dump(mode="json") | {"noticed": "missed .* heartbeats"}
+    folder = Folder(tmp_path, CommandSettings.model_validate(noticed))
+    yield folder
+    folder.witness.close()
+
+
+def test_any_node_may_say_whom_it_misses(noticing):
+    noticing.log("0 round=1\nmissed 3 heartbeats of replica-2\n0 round=2\n")
+    noticing.log("  replica-2 missed 3 heartbeats\n0 round=7\n", node="store")
+    noticing.witness.look(1.0)
+    assert notices(noticing) == [("replica-1", 0, "missed 3 heartbeats of replica-2"),
+                                 ("store", 0, "replica-2 missed 3 heartbeats")]
+    assert [step[:3] for step in noticing.steps()] == [("replica-1", 0, 1), ("replica-1", 0, 2)]
+
+
+def test_the_last_words_of_a_node_that_does_not_train_are_read_and_of_its_next_process(noticing):
+    noticing.log("missed 1 heartbeats", node="store")
+    noticing.harness(1.0, "exit", {"target": "store", "incarnation": 0, "again": True})
+    noticing.harness(2.0, "spawn", {"target": "store", "incarnation": 1})
+    noticing.log("missed 2 heartbeats\n", node="store", incarnation=1)
+    noticing.witness.look(3.0)
+    assert notices(noticing) == [("store", 0, "missed 1 heartbeats"), ("store", 1, "missed 2 heartbeats")]
+
+
+def test_who_says_so_again_and_again_is_written_down_a_hundred_times(noticing):
+    noticing.log("missed 3 heartbeats\n" * 200)
+    noticing.witness.look(1.0)
+    assert len(notices(noticing)) == 100
+
+
+def test_a_plan_without_it_has_no_such_setting():
+    assert "noticed" not in SETTINGS.model_dump(mode="json")
