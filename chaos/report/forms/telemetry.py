@@ -55,7 +55,8 @@ def report_prometheus(model: ReportModel) -> str:
 
 def report_otel(model: ReportModel) -> str:
     """One object of OTLP in its JSON form (opentelemetry.io, "OTLP Specification", JSON Protobuf Encoding), as the
-    collector's otlpjsonfile receiver reads it: a span for the run, one below it for each fault and for each stall.
+    collector's otlpjsonfile receiver reads it: a span for the run, one below it for each fault and for each stall, and
+    below a fault one for each phase of a recovery.
 
     Raises:
         MissingExtraError: the SDK is not installed.
@@ -92,9 +93,14 @@ def _record(model: ReportModel, tracer: Any) -> None:
     below = set_span_in_context(root)
     for fault in model.faults:
         if fault.began is not None:
-            tracer.start_span(f"fault {fault.kind}", context=below, start_time=at(fault.began), attributes={
-                "id": fault.id, "requested": fault.requested, "observed": fault.observed, "verified": fault.verified,
-            }).end(at(model.end if fault.ended is None else fault.ended))
+            span = tracer.start_span(f"fault {fault.kind}", context=below, start_time=at(fault.began), attributes={
+                "id": fault.id, "requested": fault.requested, "observed": fault.observed, "verified": fault.verified})
+            span.end(at(model.end if fault.ended is None else fault.ended))
+            for recovery in fault.recoveries:
+                for phase in recovery.phases:
+                    tracer.start_span(f"phase {phase.name}", context=set_span_in_context(span),
+                                      start_time=at(phase.end - phase.seconds), attributes={
+                                          "target": recovery.target, "by": phase.by}).end(at(phase.end))
     for start, end in model.stalls:
         tracer.start_span("stall", context=below, start_time=at(start)).end(at(end))
     root.end(at(model.end))

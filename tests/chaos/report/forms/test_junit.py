@@ -34,6 +34,7 @@ def test_properties_tell_how_to_repeat_it(suites):
     told = {one.get("name"): one.get("value") for one in suites[0].iter("property")}
     assert (told["verdict"], told["seed"]) == ("FAILED", "0")
     assert told["repeat"].endswith("--on simulated")
+    assert told["f1.learner-1.restarted"].endswith(" s")
 
 
 def test_what_no_xml_may_hold_is_replaced(results):

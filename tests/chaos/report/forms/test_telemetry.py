@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from prometheus_client.parser import text_string_to_metric_families
 
 from diloco_chaos.chaos.report.forms.telemetry import report_otel, report_prometheus
-from diloco_chaos.chaos.report.model import model_of
+from diloco_chaos.chaos.report.model import model_of, phases_of
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def _spans(model):
 
 
 def test_faults_and_stalls_are_spans_below_that_of_the_run(model):
-    *below, root = _spans(model)
+    *others, root = _spans(model)
+    below = [span for span in others if not span.name.startswith("phase ")]
     assert root.name == "mine"
     assert {span.parent_span_id for span in below} == {root.span_id}
     assert {span.trace_id for span in below} == {root.trace_id}
@@ -51,6 +52,24 @@ def test_faults_and_stalls_are_spans_below_that_of_the_run(model):
             fault.began - model.start, abs=1e-5)
     assert all(root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
                <= root.end_time_unix_nano for span in below)
+
+
+def test_phases_of_a_recovery_are_spans_below_that_of_their_fault(model):
+    spans = _spans(model)
+    ids = {span.span_id: span.name for span in spans}
+    told = [(ids[span.parent_span_id], span.name, (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9)
+            for span in spans if span.name.startswith("phase ")]
+    assert told == [(f"fault {fault.kind}", f"phase {phase.name}", pytest.approx(phase.seconds, abs=1e-5))
+                    for fault, _, phase in phases_of(model)]
+    assert {name for _, name, _ in told} >= {"phase noticed", "phase restarted", "phase first round"}
+
+
+def test_prometheus_has_how_long_each_phase_took(model):
+    samples = [sample for family in text_string_to_metric_families(report_prometheus(model))
+               for sample in family.samples if sample.name == "diloco_chaos_phase_seconds"]
+    assert {(sample.labels["fault"], sample.labels["target"], sample.labels["phase"]): sample.value
+            for sample in samples} == {(fault.id, recovery.target, phase.name): phase.seconds
+                                       for fault, recovery, phase in phases_of(model)}
 
 
 def test_the_same_run_has_the_same_ids(model):
