@@ -1,16 +1,15 @@
 """What tests of all parts share: a place of their own for undo logs, and processes that end with the test."""
 
-import json
 import os
 import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from diloco_chaos.harness.base.processes import TOKEN
 from engines import refuse
+from judging import judged_in
 
 # No verdict depends on how busy the machine is; what `CI` chooses beside that stays.
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,11 +59,4 @@ def engine_there():
 @pytest.fixture
 def judged(tmp_path):
     """Run a scenario's text: (exit code, check -> verdict, what was printed, on lines as long as they are)."""
-    def run(scenario):
-        (tmp_path / "scenario.yaml").write_text(scenario)
-        command = Path(sys.executable).with_name("diloco-chaos")
-        done = subprocess.run([command, "run", "scenario.yaml", "--retries-inconclusive", "2"], cwd=tmp_path,
-                              env=os.environ | {"COLUMNS": "400"}, capture_output=True, text=True, check=False)
-        report = json.loads(max(tmp_path.glob("runs/*/report.json")).read_text())
-        return done.returncode, {check["name"]: check["verdict"] for check in report["checks"]}, done.stdout
-    return run
+    return partial(judged_in, tmp_path)
