@@ -42,8 +42,8 @@ class Local(Place):
     cannot: ClassVar[Mapping[Ability, str]] = {
         "corrupt_links": "the real Toxiproxy has no such toxic: leave --toxiproxy out for the embedded server"}
     alone: ClassVar[Mapping[Ability, str]] = {
-        **dict.fromkeys(("signal_process", "signal_inner"),
-                        "the processes of a node can be told apart on this machine only"),
+        "signal_process": "the processes of a node can be told apart on this machine only",
+        "signal_inner": "the processes of a node can't be told apart there",
         "press": "pressure is put on this machine only",
         "corrupt_links": "only the embedded link server can turn over bits",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes on this machine only"),

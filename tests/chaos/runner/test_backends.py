@@ -31,14 +31,13 @@ def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
     assert named("local").refusals(plan) == []
 
 
-def test_processes_of_a_node_are_told_apart_on_this_machine_only():
+def test_processes_of_a_node_are_told_apart_here_and_in_containers():
     plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
                         "processes: {rank: 'RANK=([0-9])'}}}\n  progress: [{node: a, written: true}]\n"
                         "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
     assert named("local").refusals(plan) == []
     assert named("simulated").refusals(plan)[0] == (
-        "kill_process: the processes of a node can be told apart on this machine only: run it with --on compose or "
-        "local")
+        "kill_process: the processes of a node can't be told apart there: run it with --on compose or local")
 
 
 def test_files_are_looked_at_where_they_are_on_this_machine_only():
