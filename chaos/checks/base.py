@@ -13,7 +13,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Step, Warning
+from diloco_chaos.harness.record.tape.events import Exit, Spawn, Step, Warning
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
@@ -296,6 +296,18 @@ def zero(history: History) -> float:
     if history.zero is None:
         raise Unknown(history.plan.trainer.counting.unsteady)
     return history.zero
+
+
+def alive(history: History, at: float) -> dict[str, float]:
+    """Return the workers whose newest process had not ended at a time in seconds, with when it was started."""
+    alive: dict[str, float] = {}
+    for event in history.tape.of(Spawn, Exit, node="harness"):
+        if event.target in history.plan.cluster.names and event.t <= at:
+            if isinstance(event, Spawn):
+                alive[event.target] = event.t
+            else:
+                alive.pop(event.target, None)
+    return alive
 
 
 def rules_of(history: History) -> FragmentRules:

@@ -13,6 +13,7 @@ from diloco_chaos.chaos.checks.base import (
     Finding,
     Late,
     Unknown,
+    alive,
     at_most,
     check,
     from_logs,
@@ -245,11 +246,7 @@ def _came_alone(history: History, gone: Exit) -> bool:
             span.planned.fault.stops_target and span.injected is not None and span.injected < spawn.t
             for span in history.spans):
         return False
-    there = dict.fromkeys(history.plan.cluster.names, False)
-    for event in sorted(history.tape.of(Spawn, Exit, node="harness"), key=lambda event: event.t):
-        if event.t <= spawn.t and event.target in there:
-            there[event.target] = isinstance(event, Spawn)
-    return not all(there.values())
+    return len(alive(history, spawn.t)) < len(history.plan.cluster.names)
 
 
 def _spawn_of(history: History, gone: Exit) -> Spawn | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Bound, Figure, Finding, Late, at_most, beside, check, longer, need
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.phases import FIRST_ROUND, NOTICED, Phase, Recovery, recoveries
+from diloco_chaos.chaos.evidence.phases import FIRST_ROUND, NOTICED, Phase, Recovery, recoveries, takes_out
 from diloco_chaos.chaos.scenario.bounds import RecoveredWithin, Within
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
@@ -64,8 +64,8 @@ def recovered_within(history: History, bound: RecoveredWithin) -> Finding | None
 
 
 def _hit(history: History) -> list[Recovery]:
-    planned = [fault for fault in history.plan.faults if fault.fault.stops_target or fault.fault.mutes_target()]
     found = recoveries(history)
+    planned = any(takes_out(planned.fault) for planned in history.plan.faults)
     need(found or not planned, "no fault took a node out", longer(history))
     return [recovery for recovery in found if not recovery.span.planned.fault.is_final()]
 

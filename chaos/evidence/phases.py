@@ -16,6 +16,7 @@ from typing import Literal
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.members import members
+from diloco_chaos.faults.base import Fault
 from diloco_chaos.harness.record.tape.events import (
     Disconnected,
     Hello,
@@ -91,13 +92,15 @@ class Recovery:
 def recoveries(history: History) -> list[Recovery]:
     """Return what followed each fault that took a node out, for each of its targets, in the order of the plan."""
     nodes = {*history.plan.cluster.names, *filter(None, [history.coordinator])}
-    return [_Reading(history, span, target).recovery() for span in history.spans if span.injected is not None
-            and _takes_out(span) for target in span.planned.fault.targets if target in nodes]
+    taken_out = [span for span in history.spans if span.injected is not None and takes_out(span.planned.fault)
+                 and not span.planned.fault.joining()]
+    return [_Reading(history, span, target).recovery() for span in taken_out for target in span.planned.fault.targets
+            if target in nodes]
 
 
-def _takes_out(span: Span) -> bool:
-    fault = span.planned.fault
-    return (fault.stops_target or fault.halts_target or fault.cuts_off) and not fault.joining()
+def takes_out(fault: Fault) -> bool:
+    """Return whether nothing comes of its targets while it lasts."""
+    return fault.stops_target or fault.halts_target or fault.cuts_off
 
 
 def pulse(history: History, start: float, end: float) -> tuple[float, float]:

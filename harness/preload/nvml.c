@@ -98,16 +98,19 @@ static void answered(struct cuda *cuda) {
         return (int(*) parameters)real_##name;                                                                         \
     }
 
-/* A question that a lost device has no answer to. */
-#define QUESTION(name, parameters, arguments)                                                                          \
+/* A question that a lost device has no answer to; of one that answers, `more` may change what it said. */
+#define ANSWER(name, parameters, arguments, more)                                                                      \
     REAL(name, parameters)                                                                                             \
     int name parameters {                                                                                              \
         int(*real) parameters = next_##name();                                                                         \
         struct cuda *cuda = armed();                                                                                   \
         if (cuda && cuda->lost)                                                                                        \
             return answered(cuda), GPU_IS_LOST;                                                                        \
-        return real ? real arguments : FUNCTION_NOT_FOUND;                                                             \
+        int code = real ? real arguments : FUNCTION_NOT_FOUND;                                                         \
+        more;                                                                                                          \
+        return code;                                                                                                   \
     }
+#define QUESTION(name, parameters, arguments) ANSWER(name, parameters, arguments, )
 
 QUESTION(nvmlDeviceGetHandleByIndex, (unsigned index, void **device), (index, device))
 QUESTION(nvmlDeviceGetHandleByIndex_v2, (unsigned index, void **device), (index, device))
@@ -120,21 +123,15 @@ QUESTION(nvmlDeviceGetUtilizationRates, (void *device, void *rates), (device, ra
 QUESTION(nvmlDeviceGetTemperature, (void *device, int sensor, unsigned *degrees), (device, sensor, degrees))
 QUESTION(nvmlDeviceGetPowerUsage, (void *device, unsigned *milliwatts), (device, milliwatts))
 
-/* How many errors there were. */
-#define COUNT(name, parameters, arguments)                                                                             \
-    REAL(name, parameters)                                                                                             \
-    int name parameters {                                                                                              \
-        int(*real) parameters = next_##name();                                                                         \
-        struct cuda *cuda = armed();                                                                                   \
-        if (cuda && cuda->lost)                                                                                        \
-            return answered(cuda), GPU_IS_LOST;                                                                        \
-        int code = real ? real arguments : FUNCTION_NOT_FOUND;                                                         \
-        if (code == SUCCESS && cuda && cuda->ecc && kind == UNCORRECTED) {                                             \
-            *errors += cuda->ecc;                                                                                      \
-            answered(cuda);                                                                                            \
-        }                                                                                                              \
-        return code;                                                                                                   \
-    }
+/* How many errors there were: some more, of the kind that was not corrected. */
+static void add_errors(int code, int kind, unsigned long long *errors, struct cuda *cuda) {
+    if (code != SUCCESS || !cuda || !cuda->ecc || kind != UNCORRECTED)
+        return;
+    *errors += cuda->ecc;
+    answered(cuda);
+}
+
+#define COUNT(name, parameters, arguments) ANSWER(name, parameters, arguments, add_errors(code, kind, errors, cuda))
 
 COUNT(nvmlDeviceGetTotalEccErrors, (void *device, int kind, int since, unsigned long long *errors),
       (device, kind, since, errors))

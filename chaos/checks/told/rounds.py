@@ -12,6 +12,7 @@ from diloco_chaos.chaos.checks.base import (
     Figure,
     Finding,
     Late,
+    alive,
     at_least,
     at_most,
     check,
@@ -200,7 +201,8 @@ def none_left_out(history: History, bound: Within) -> Finding | None:
     count = sum(map(len, history.members.values()))
     if history.zero is None or count < 2:
         return None
-    outside = [entry for worker, since in _alive(history).items() for entry in _outside(history, worker, since, bound)]
+    outside = [entry for worker, since in alive(history, history.end).items()
+               for entry in _outside(history, worker, since, bound)]
     outside.sort(key=lambda entry: entry[0].start)
     longest = max((window.end - window.start for window, _ in outside), default=0.0)
     whose = "workers" if count == len(history.members) else "members"
@@ -237,18 +239,6 @@ def _starts(history: History, worker: str, moments: list[float]) -> list[float]:
     parts = [next((t for t in moments if start < t < end), None)
              for start, end in zip(spawned, [*spawned[1:], history.end], strict=False)]
     return [part - start for start, part in zip(spawned, parts, strict=True) if part is not None]
-
-
-def _alive(history: History) -> dict[str, float]:
-    """Return the workers whose newest process had not ended, with when it was started, in seconds."""
-    alive: dict[str, float] = {}
-    for event in history.tape.of(Spawn, Exit, node="harness"):
-        if event.target in history.plan.cluster.names and event.t <= history.end:
-            if isinstance(event, Spawn):
-                alive[event.target] = event.t
-            else:
-                alive.pop(event.target, None)
-    return alive
 
 
 def _parts(history: History, member: str) -> list[float]:

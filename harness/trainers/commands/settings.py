@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from diloco_chaos.harness.base.units import Seconds, expression
+from diloco_chaos.harness.base.units import Seconds, is_expression
 from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, SimpleSettings
 from diloco_chaos.harness.trainers.commands.node import (
     MOST_NODES,
@@ -63,11 +63,6 @@ _NEWER = (("file", ""), ("unit", "round"))
 
 def _expression(text: str) -> str:
     compiled(text)
-    return text
-
-
-def _line(text: str) -> str:
-    expression(text)
     return text
 
 
@@ -162,7 +157,7 @@ class CommandSettings(SimpleSettings):
     nodes: dict[Annotated[str, NAME, Field(max_length=40)], NodeKind] = Field(min_length=1)
     """Kind -> how it is started, in the order of starting."""
     progress: tuple[ProgressOf, ...] = Field((), strict=False)
-    noticed: Annotated[str, AfterValidator(_line)] | None = None
+    noticed: Annotated[str, AfterValidator(is_expression)] | None = None
     """Regular expression for lines with which any node says that it misses another one: `heartbeat .* timed out`."""
     baseline: BaselineRun | None = None
     """What `loss_parity: {against_baseline}` is against; the same nodes without faults where nothing is said."""

@@ -1,6 +1,5 @@
 """What the page does to calls of the CUDA runtime, of which a stub is there: no GPU is needed."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -11,7 +10,6 @@ import pytest
 
 from diloco_chaos.harness.preload.cuda import CUDA_CALLS, CudaRule
 from diloco_chaos.harness.preload.library import built
-from diloco_chaos.harness.preload.page import Page
 from tests.support.stub_runtime import callers, stub_runtime
 
 ECC, NO_DEVICE, NOT_READY = 214, 100, 600
@@ -40,16 +38,6 @@ def runtime(folder):
 @pytest.fixture(scope="module")
 def programs(folder, runtime):
     return callers(folder)
-
-
-@pytest.fixture
-def page(tmp_path):
-    return Page(tmp_path / "page", "0123456789abcdef")
-
-
-@pytest.fixture
-def environment(library, tmp_path):
-    return os.environ | {"LD_PRELOAD": str(library), "DILOCO_CHAOS_PAGE": str(tmp_path / "page")}
 
 
 @pytest.fixture

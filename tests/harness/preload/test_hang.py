@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from diloco_chaos.harness.preload.library import built
-from diloco_chaos.harness.preload.page import STAND, Page, Stood
+from diloco_chaos.harness.preload.page import STAND, Stood
 
 BESIDE = """
 import os, socket, sys, threading, time
@@ -90,11 +90,6 @@ socket.create_server(("127.0.0.1", 0)).accept()
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     return built(tmp_path_factory.mktemp("library"), "hang", "hang")
-
-
-@pytest.fixture
-def page(tmp_path):
-    return Page(tmp_path / "page", "0123456789abcdef")
 
 
 @contextmanager

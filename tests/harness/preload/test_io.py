@@ -18,7 +18,6 @@ import pytest
 from diloco_chaos.harness.preload.library import built
 from diloco_chaos.harness.preload.page import CALLS, Page, Rule
 
-TOKEN = "0123456789abcdef"
 WHOLE = 100_000
 DRAWN = "be58c0608a7f4ae2899b603d51056070"
 WRITERS = {
@@ -47,16 +46,6 @@ int main(int count, char **names) {
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     return built(tmp_path_factory.mktemp("library"), "io", "io")
-
-
-@pytest.fixture
-def page(tmp_path):
-    return Page(tmp_path / "page", TOKEN)
-
-
-@pytest.fixture
-def environment(library, tmp_path):
-    return os.environ | {"LD_PRELOAD": str(library), "DILOCO_CHAOS_PAGE": str(tmp_path / "page")}
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What NVML, of which a stub is there, answers while the page lets a device fail."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import pytest
 
 from diloco_chaos.harness.preload.cuda import CudaRule
 from diloco_chaos.harness.preload.library import built
-from diloco_chaos.harness.preload.page import Page
 from tests.support.stub_runtime import compiled, monitors, stub_nvml
 
 LOST, ECC = CudaRule(["cudaMalloc"], "error", 999, 100, lost=True, xid=79), CudaRule(
@@ -67,16 +65,6 @@ def nvml(folder):
 @pytest.fixture(scope="module")
 def programs(folder, nvml):
     return monitors(folder)
-
-
-@pytest.fixture
-def page(tmp_path):
-    return Page(tmp_path / "page", "0123456789abcdef")
-
-
-@pytest.fixture
-def environment(library, tmp_path):
-    return os.environ | {"LD_PRELOAD": str(library), "DILOCO_CHAOS_PAGE": str(tmp_path / "page")}
 
 
 @pytest.fixture
