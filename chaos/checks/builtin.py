@@ -6,10 +6,10 @@ from diloco_chaos.chaos.checks.attention import nobody_starves, silence_noticed
 from diloco_chaos.chaos.checks.diloco.arithmetic import arithmetic_correct
 from diloco_chaos.chaos.checks.diloco.protocol import (
     exactly_once,
-    quorum_respected,
-    replica_consistency,
     staleness_bounded,
 )
+from diloco_chaos.chaos.checks.diloco.quorum import quorum_respected
+from diloco_chaos.chaos.checks.diloco.replicas import replica_consistency
 from diloco_chaos.chaos.checks.diloco.totals import learning_rate_correct, processed_correct
 from diloco_chaos.chaos.checks.diloco.turns import fragments_in_turn
 from diloco_chaos.chaos.checks.diloco.weights import weights_correct

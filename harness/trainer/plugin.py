@@ -59,7 +59,7 @@ _BOTH = {"failpoint", "refused", "refused_frame", "not_saved"}
 _SYNCER = {*ROUND_EVENTS["syncer"], *_BOTH, "listening", "repaired", "checkpoint_begun", "checkpoint_complete",
            "checkpoint_incomplete", "refused_checkpoint", "renewed"}
 _LEARNER = {*ROUND_EVENTS["learner"], *_BOTH, "imported", "checkpoint_part", "skipped", "reset", "corrupted"}
-_OF_MODES = {"outer_gradient", "received", "grouped", "rolled_back"}
+_OF_MODES = {"outer_gradient", "received", "grouped", "rolled_back", "replica"}
 _SYNCERS_POINTS = ("merge.before_commit", "checkpoint.before_rename", "checkpoint.between", "commit.before_broadcast")
 _HALF, _DONATE = "upload.half", "donate.half"
 
@@ -196,7 +196,7 @@ class DecoupledDiLoCo(Trainer):
         if role == "syncer":
             more = {"grouped", "rolled_back"} if self.settings.averages_gradients else set()
             return frozenset(_SYNCER | more | ({"recovering"} if donors else set()))
-        more = set() if self.settings.averages_gradients else {"outer_gradient", "received"}
+        more = {"replica"} if self.settings.averages_gradients else {"outer_gradient", "received"}
         return frozenset(_LEARNER | more | ({"donated"} if donors else set()))
 
     def most(self, event: str) -> int | None:
@@ -321,14 +321,17 @@ class DecoupledDiLoCo(Trainer):
 
     def needs_workings(self) -> bool:
         """The quadratic model is computed again from its beginning."""
-        return self.settings.averages_gradients or bool(self.settings.warm_start) or self.settings.model != "quadratic"
+        return bool(self.settings.warm_start) or self.settings.model != "quadratic"
 
     def recomputed(self, recorded: Recorded) -> Replay | None:
         """Compute again all of the quadratic model; of others what was kept."""
-        from diloco_chaos.harness.trainer.reference.recompute import recomputed
+        from diloco_chaos.harness.trainer.reference import averaging, recompute
         from diloco_chaos.harness.trainer.reference.recorded import held_against
+        if not self.needs_workings() and self.settings.averages_gradients:
+            schedule = _schedule(self.settings, self.settings.synchronous_lr)
+            return averaging.recomputed(_rules(self.settings), schedule, recorded)
         if not self.needs_workings():
-            return recomputed(_rules(self.settings), recorded)
+            return recompute.recomputed(_rules(self.settings), recorded)
         return None if recorded.workings is None else held_against(_rules(self.settings), recorded, recorded.workings)
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
 from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage import checkpoint
-from diloco_chaos.harness.trainer.coordinator import rounds
+from diloco_chaos.harness.trainer.coordinator import rounds, syncer
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
 from diloco_chaos.harness.trainer.coordinator.rounds import Round
@@ -37,6 +37,7 @@ LONG = {"budget": "250 steps"}
 PEER = {"recovery": "peer"}
 FAR = {"latency": "learner-3", "at": "3s", "for": "5s", "delay": "480ms"}
 ALL = {"quorum": 3}
+LATE_S = 0.4
 
 
 # -- who counts ----------------------------------------------------------------------------------------------------
@@ -331,6 +332,38 @@ def the_clock_stands_with_its_leader(patch):
     patch.setattr(syncer, "ticked", led)
 
 
+# -- times that the syncer tells of itself -----------------------------------------------------------------------------
+
+def closes_late_and_dates_it_back(patch):
+    """A round is closed .4 s after its grace window, and is said to have been closed when it was over."""
+    may_merge, merge = Round.may_merge, Syncer._merge
+    patch.setattr(Round, "may_merge", lambda self, now: may_merge(self, now - LATE_S))
+    patch.setattr(Syncer, "_merge", lambda self, round_, why, now: merge(
+        self, round_, why, now - LATE_S if why == "grace window over" else now))
+    timer = syncer.Timer
+    patch.setattr(syncer, "Timer", lambda key, at: timer(key, at + LATE_S if key.startswith("grace") else at))
+
+
+def dates_latecomers_back(patch):
+    """Whoever comes after the quorum is said to have come with it, and every round stays open for it."""
+    usual = Round.take
+
+    def take(self, contribution):
+        first = min((answer.arrived for answer in self.answers.values()), default=contribution.arrived)
+        usual(self, replace(contribution, arrived=first))
+    patch.setattr(Round, "take", take)
+    closes_late_and_dates_it_back(patch)
+
+
+def a_grace_window_of_half_the_steps(patch):
+    usual = syncer.typical_step_time
+    patch.setattr(syncer, "typical_step_time", lambda peers, nominal: usual(peers, nominal) / 2)
+
+
+def a_grace_window_of_the_nominal_step(patch):
+    patch.setattr(syncer, "typical_step_time", lambda peers, nominal: nominal)
+
+
 MUTANTS = [
     Mutant(double_merge, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"},
            name="merges_twice_what_was_not_acknowledged"),
@@ -365,6 +398,10 @@ MUTANTS = [
     Mutant(the_clock_stands_with_its_leader, "no_global_stall", [KILL], LONG),
     Mutant(stale_copy, "replica_consistency", [BETWEEN, DAMAGED], LONG,
            name="leaves_the_older_copy_of_a_checkpoint_as_it_is"),
+    Mutant(closes_late_and_dates_it_back, "quorum_respected", [SLOW], LONG),
+    Mutant(dates_latecomers_back, "quorum_respected", [SLOW], LONG),
+    Mutant(a_grace_window_of_half_the_steps, "quorum_respected", [], LONG),
+    Mutant(a_grace_window_of_the_nominal_step, "quorum_respected", [], {**LONG, "speeds": [0.5] * 3}),
 ]
 
 test_a_bug_of_coordination_is_found = finds(MUTANTS)

@@ -361,6 +361,18 @@ class Ready(Event):
     """The first batch of its shard that it will train on."""
 
 
+class Replica(Event):
+    """Data parallelism: what a worker goes on from, at the beginning of a group, at every checkpoint, and at the end.
+    """
+
+    epoch: int
+    """Of the group that it is in."""
+    step: int
+    """The training step that it stands at."""
+    digest: str
+    """Of its weights and its inner optimizer's tensors together."""
+
+
 class Disconnected(Event):
     """The connection to the syncer broke."""
 
@@ -823,7 +835,7 @@ AnyEvent = (
     Start | Failpoint | FailpointPassed | Noticed | StaleRound | Refused | RefusedFrame | PartialFrame | Exit | Failed
     | RefusedCheckpoint | Finished | NotSaved | Warning
     | Imported | Step | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected | Superseded
-    | Reset | Corrupted | CheckpointPart
+    | Reset | Replica | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic
     | Grouped | RolledBack | CheckpointBegun | CheckpointComplete | CheckpointIncomplete
     | Begin | Planned | Continued | Spawn | FileRead | Sighted | Unsighted | Injecting | Injected | Observed | Healed

@@ -28,6 +28,9 @@ from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, S
 from diloco_chaos.harness.trainers.core.pacer import Metronome
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Message
 
+_DIGEST_EVERY = 20
+"""Steps after which a worker says what it holds, where no checkpoints are made."""
+
 
 class DataParallelWorker:
     """See the module. Failure semantics: a lost connection ends its part in the group; whatever it computes meanwhile
@@ -84,9 +87,11 @@ class DataParallelWorker:
             self.replica.apply(self._down.unpack(tensors, self._shapes), learning_rate(self.config, self._tokens))
             self.step, self._tokens = message.step + 1, message.tokens
             yield from self._snapshots()
-            every = self.config.checkpoint_every
-            if self._writes and every and self.step % every == 0 and self._tokens < self.config.budget_tokens:
-                yield self._state(self._epoch)
+            over, every = self._tokens >= self.config.budget_tokens, self.config.checkpoint_every
+            if over or self.step % (every or _DIGEST_EVERY) == 0:
+                yield self._replica(self._epoch)
+                if self._writes and every and not over:
+                    yield self._state(self._epoch)
             yield from self._go_on(now)
         elif isinstance(message, Fetch):
             yield self._state(message.epoch)
@@ -144,6 +149,7 @@ class DataParallelWorker:
         passed = [mark for mark in marks if mark[1] <= self._tokens]
         self._marks = passed[-1:] + marks[len(passed):]  # who wrote before may have died before it wrote the last one
         yield events.Ready(step=self.number, position=self.step)
+        yield self._replica(message.epoch)
         yield from self._snapshots()
         yield from self._go_on(now)
 
@@ -161,6 +167,9 @@ class DataParallelWorker:
     def _compute(self, epoch: int) -> Compute:
         self._computing, self._waiting = epoch, False
         return Compute(self.step, 0.0)
+
+    def _replica(self, epoch: int) -> events.Replica:
+        return events.Replica(epoch=epoch, step=self.step, digest=digest(self.replica.state()))
 
     def _state(self, epoch: int) -> Send:
         """Return a message with the state that the worker has, or begins with as soon as it has computed what it still

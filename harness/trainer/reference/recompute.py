@@ -36,7 +36,7 @@ from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Repl
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
-_LOSS = 2e-4
+LOSS = 2e-4
 """Losses are written to four digits."""
 MOST = 3_000
 """Versions that are computed again: some tenths of a second."""
@@ -164,7 +164,7 @@ class Recomputation:
         for piece in life.pieces:
             piece.steps += 1
         recorded = math.nan if event.loss is None else event.loss
-        if not abs(loss - recorded) <= _LOSS * max(1.0, abs(loss)):
+        if not abs(loss - recorded) <= LOSS * max(1.0, abs(loss)):
             self._same(event, "its loss", f"{loss:.4f}", f"{recorded:.4f}")
 
     def _receive(self, life: _Life, event: Received) -> None:

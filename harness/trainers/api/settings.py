@@ -14,7 +14,7 @@ from diloco_chaos.harness.base.tensors import Numbers
 from diloco_chaos.harness.base.units import Seconds, Share, Steps
 from diloco_chaos.harness.trainers.core.roles import COORDINATOR
 
-Evidence = Literal["fragments", "tokens", "rounds", "protocol"]
+Evidence = Literal["fragments", "replicas", "tokens", "rounds", "protocol"]
 """What a trainer's event log tells, beside who was there and when work was merged. `fragments`: pieces of the model,
 and what was merged of each. `tokens`: the fate of every inner step. `rounds`: numbers of a worker's rounds, which must
 not go back. `protocol`: who is taken for gone, and when everybody was told that training is over."""

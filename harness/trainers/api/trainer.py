@@ -223,7 +223,9 @@ class Trainer(ABC):
     def evidence(self) -> frozenset[Evidence]:
         """Return the kinds of evidence that the event log has."""
         whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
-        return whole | {"fragments"} if self.settings.exchanges_fragments else whole
+        if self.settings.exchanges_fragments:
+            return whole | {"fragments", "replicas"}
+        return whole | {"replicas"} if "replica" in self.events("learner") else whole
 
     @property
     def evidence_wanting(self) -> Mapping[Evidence, str]:

@@ -44,7 +44,8 @@ class Commands(Trainer):
     counting: ClassVar[Counting] = ROUNDS
     evidence: ClassVar[frozenset[Evidence]] = frozenset({"rounds"})
     evidence_wanting: ClassVar[Mapping[Evidence, str]] = {
-        "tokens": "what became of every step", "fragments": "versions and digests of what is merged",
+        "tokens": "what became of every step", "fragments": "versions of what is merged",
+        "replicas": "digests of what is merged, and of what its receivers took",
         "protocol": "its word on who is gone and when training is over"}
     writers: ClassVar[Sequence[str]] = ()
     coordinator: ClassVar[str | None] = None

@@ -364,6 +364,29 @@ def test_a_contribution_that_nobody_asked_for_is_named(calm):
     assert story.verdict("quorum_respected").verdict == "failed"
 
 
+def test_a_contribution_that_arrived_before_it_was_computed_is_named(calm):
+    merge = calm.all("merge")[20]
+    part = merge.contributions[0]
+    story = calm.part(merge, 0, arrived=part.arrived - 0.2).forged(merge, quorum_at=merge.quorum_at)
+    verdict = story.verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert any(f"before {part.learner} had computed it" in words for words in verdict.evidence)
+
+
+def test_a_merge_that_was_received_before_it_was_closed_is_named(calm):
+    receipt = calm.all("received")[-1]
+    verdict = calm.forged(receipt, t=receipt.t - 0.5).verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert any("after it had been received" in words for words in verdict.evidence)
+
+
+def test_a_step_time_that_no_learner_had_is_named(calm):
+    merge = calm.all("merge")[40]
+    verdict = calm.forged(merge, step_time=2 * merge.step_time).verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert any("grace window was computed from steps of" in words for words in verdict.evidence)
+
+
 def test_a_grace_window_that_the_recorded_times_do_not_give_is_named(calm):
     merge = calm.all("merge")[20]
     verdict = calm.forged(merge, grace=0.5).verdict("quorum_respected")

@@ -151,7 +151,8 @@ def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_woul
     names = [name for names in judgement.out_of_reach.values() for name in names]
     assert {"exactly_once", "replica_consistency", "quorum_respected", "end_correct"} <= set(names)
     assert not set(names) & {verdict.name for verdict in judgement.checks}
-    assert set(judgement.out_of_reach) == {"what became of every step", "versions and digests of what is merged",
+    assert set(judgement.out_of_reach) == {"what became of every step", "versions of what is merged",
+                                           "digests of what is merged, and of what its receivers took",
                                            "its word on who is gone and when training is over"}
 
 

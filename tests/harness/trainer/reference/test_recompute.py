@@ -103,7 +103,6 @@ def test_of_a_long_run_the_first_versions_are_computed_again(faults, monkeypatch
     assert 0 < found.steps < len(history.tape.of(Step))
 
 
-@pytest.mark.parametrize("cluster", [{"model": "micro"}, {"mode": "data_parallel"}])
-def test_for_other_models_and_modes_there_is_none(cluster):
-    plan = plan_of(scenario(**{"budget": "100 steps", "fragments": 4} | cluster), [], 0)
+def test_for_other_models_there_is_none():
+    plan = plan_of(scenario(budget="100 steps", fragments=4, model="micro"), [], 0)
     assert plan.trainer.recomputed(History(plan, Tape())) is None
