@@ -244,7 +244,10 @@ class DecoupledDiLoCo(Trainer):
         schedule = _schedule(settings, settings.lr)
         return FragmentRules(settings.quorum, settings.max_staleness, settings.overlap, settings.grace,
                              settings.on_receipt == "carry", schedule.warm_tokens, schedule.budget_tokens,
-                             _turn(settings), schedule.outer, schedule.inner_rates)
+                             _turn(settings), schedule.outer, schedule.inner_rates,
+                             {name: batch * schedule.context
+                              for name, batch in zip(settings.names, schedule.batches, strict=True)},
+                             settings.exchange.patience)
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 

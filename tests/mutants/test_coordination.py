@@ -332,6 +332,26 @@ def the_clock_stands_with_its_leader(patch):
     patch.setattr(syncer, "ticked", led)
 
 
+# -- who must stand -------------------------------------------------------------------------------------------------
+
+def learners_never_stand(patch):
+    usual = Learner.__init__
+
+    def born(self, *args):
+        usual(self, *args)
+        self._patience = np.inf
+    patch.setattr(Learner, "__init__", born)
+
+
+def one_learner_stands_two_steps_late(patch):
+    usual = Learner.__init__
+
+    def born(self, config, name, *args):
+        usual(self, config, name, *args)
+        self._patience += 2 * (name == "learner-1")
+    patch.setattr(Learner, "__init__", born)
+
+
 # -- times that the syncer tells of itself -----------------------------------------------------------------------------
 
 def closes_late_and_dates_it_back(patch):
@@ -400,6 +420,9 @@ MUTANTS = [
            name="leaves_the_older_copy_of_a_checkpoint_as_it_is"),
     Mutant(closes_late_and_dates_it_back, "quorum_respected", [SLOW], LONG),
     Mutant(dates_latecomers_back, "quorum_respected", [SLOW], LONG),
+    Mutant(learners_never_stand, "weights_correct", [], {**LONG, "mode": "diloco", "speeds": [1.0, 1.0, 0.5]}),
+    Mutant(one_learner_stands_two_steps_late, "weights_correct", [],
+           {**LONG, "mode": "diloco", "speeds": [1.0, 1.0, 0.5]}),
     Mutant(a_grace_window_of_half_the_steps, "quorum_respected", [], LONG),
     Mutant(a_grace_window_of_the_nominal_step, "quorum_respected", [], {**LONG, "speeds": [0.5] * 3}),
 ]

@@ -7,6 +7,7 @@ import math
 
 from msgspec.structs import replace
 
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator import syncer
 from diloco_chaos.harness.trainer.coordinator.fragment_state import ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
@@ -143,6 +144,12 @@ def forgets_the_count_when_it_is_born_again(patch):
     patch.setattr(Syncer, "__init__", blank)
 
 
+def steps_of_half_their_tokens(patch):
+    """Everybody counts half of a batch, and all agree."""
+    usual = TrainerConfig.tokens_per_step_of
+    patch.setattr(TrainerConfig, "tokens_per_step_of", lambda self, name: usual(self, name) // 2)
+
+
 def momentum_at_once(patch):
     step = syncer.outer_step
     patch.setattr(syncer, "outer_step", lambda config, tokens: step(
@@ -161,7 +168,7 @@ MUTANTS = [Mutant(*one) for one in [
     (counts_steps_twice, COUNT, [], {}), (adds_up_cumulative_counts, COUNT, [CUT_OFF], {}),
     (forgets_what_the_dead_did, COUNT, [KILL], {}), (counts_one_learner_only, COUNT, [], {}),
     (ends_at_half_the_budget, COUNT, [], {}), (forgets_the_count_when_it_is_born_again, COUNT, [COORDINATOR], {}),
-    (momentum_at_once, "weights_correct", [], RAMP),
+    (steps_of_half_their_tokens, COUNT, [], {}), (momentum_at_once, "weights_correct", [], RAMP),
     (rate_does_not_fall_with_the_momentum, "weights_correct", [], RAMP)]]
 
 test_a_bug_of_the_totals_is_found = finds(MUTANTS)

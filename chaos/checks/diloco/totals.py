@@ -104,8 +104,9 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
 def processed_correct(history: History) -> Finding:
     """The syncer's count of processed tokens agrees with the learners' own steps, at every merge and at the end.
 
-    It has counted what was merged, and what those have made whose connection stands and is left alone; it has counted
-    nothing that no learner made; and training is over when the budget is spent, not before.
+    A step has the tokens that the plan says. The syncer has counted what was merged, and what those have made whose
+    connection stands and is left alone; it has counted nothing that no learner made; and training is over when the
+    budget is spent, not before.
     """
     rules, merges = rules_of(history), history.merges
     need(history.steps and merges, "there are no steps or no merges on the tape")
@@ -122,7 +123,8 @@ def processed_correct(history: History) -> Finding:
 
     def words(at: int, more: str) -> Line:
         return line("at ", moments[at], f" {said[at]:,.0f} tokens were counted{more}")
-    wrong = [words(at, f", and all together had made {most[at]:,.0f}") for at in _where(~(said <= most))]
+    wrong = _not_the_plans(history)
+    wrong += [words(at, f", and all together had made {most[at]:,.0f}") for at in _where(~(said <= most))]
     wrong += [words(at, f", and steps of {least[at]:,.0f} were merged") for at in _where(~(said >= least))]
     if finished and not said[-1] >= rules.ends_with:
         wrong.append(words(-1, f" of {rules.ends_with:,}, and training was over"))
@@ -133,6 +135,18 @@ def processed_correct(history: History) -> Finding:
                    f"0{history.clocks.allowed()}", (wrong or slow)[:5],
                    [Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],
                    violations(wrong or slow))
+
+
+def _not_the_plans(history: History) -> list[Line]:
+    """Name each process whose steps have other tokens than the plan gives them."""
+    planned, wrong = rules_of(history).tokens, list[Line]()
+    for (name, incarnation), steps in history.steps.items():
+        differ = np.flatnonzero(steps.numbers("tokens") != planned[name]) if name in planned else []
+        if len(differ):
+            first = steps[int(differ[0])]
+            wrong.append(line(f"{len(differ)} steps of {name}.{incarnation} have other tokens than the plan's "
+                              f"{planned[name]:,}, the first at ", first.t, f": {first.tokens:,}"))
+    return wrong
 
 
 def _where(wrong: NDArray[np.bool_]) -> list[int]:

@@ -46,7 +46,7 @@ def weights_correct(history: History) -> Finding:
             wrong += [(int(parts.merge[row]), 1 + int(row), words) for row, words in judgement.wrong(rows)]
     unknown = [f"{number} of {node} can't be judged: its machine was lost before it had told them"
              for node, number in lost.items() if number]
-    problems = [problem for _, _, problem in sorted(wrong)]
+    problems = [*(problem for _, _, problem in sorted(wrong)), *_beyond(history.tape, rules.most_steps)]
     return Finding(not problems, f"{len(problems)} of {judged} weights differ", "0", (problems or unknown)[:5],
                    figures=violations(problems))
 
@@ -58,6 +58,20 @@ def _outer_step(rules: FragmentRules, merge: Merge) -> str:
     return "" if merge.outer is None or all(map(isclose, planned, merge.outer)) else (
         f"fragment {merge.fragment} version {merge.version}: its outer rate and momentum were "
         f"{', '.join(map(str, merge.outer))}; the plan has {', '.join(map(str, planned))} there")
+
+
+def _beyond(tape: Tape, most: float) -> list[str]:
+    """Name the processes that trained on where they must stand still until a fragment is merged."""
+    beyond: dict[str, tuple[int, int]] = {}
+    for kind, names in ((OuterGradient, ("steps",)), (Received, ("closed", "carried"))):
+        for (name, incarnation), series in tape.series(kind).items():
+            steps = sum((series.integers(each) for each in names), np.zeros(len(series), np.int64))
+            if len(steps) and (longest := int(steps.max())) > most:
+                row = int(steps.argmax())
+                beyond[f"{name}.{incarnation}"] = max(beyond.get(f"{name}.{incarnation}", (0, 0)),
+                                                      (longest, int(series.integers("fragment")[row])))
+    return [f"{who} made {steps} steps on one version of fragment {fragment}; it stands still after {most:g}"
+            for who, (steps, fragment) in beyond.items()]
 
 
 class _Rows:

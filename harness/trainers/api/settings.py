@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -95,6 +95,10 @@ class FragmentRules:
     """(processed tokens) -> outer rate and momentum there."""
     inner_rates: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
     """(at least, at most so many processed tokens) -> the lowest and the highest inner rate of a step begun there."""
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    """Worker -> tokens of one of its steps; of one that is missing here its own word counts."""
+    most_steps: float = math.inf
+    """Steps on a version of a fragment with which a worker stands still until the next one is merged."""
 
 
 @dataclass(frozen=True)
