@@ -141,10 +141,10 @@ def _not_the_plans(history: History) -> list[Line]:
     """Name each process whose steps have other tokens than the plan gives them."""
     planned, wrong = rules_of(history).tokens, list[Line]()
     for (name, incarnation), steps in history.steps.items():
-        differ = np.flatnonzero(steps.numbers("tokens") != planned[name]) if name in planned else []
-        if len(differ):
-            first = steps[int(differ[0])]
-            wrong.append(line(f"{len(differ)} steps of {name}.{incarnation} have other tokens than the plan's "
+        differ = steps.numbers("tokens") != planned.get(name, steps.numbers("tokens"))
+        if differ.any():
+            first = steps[int(differ.argmax())]
+            wrong.append(line(f"{differ.sum()} steps of {name}.{incarnation} have other tokens than the plan's "
                               f"{planned[name]:,}, the first at ", first.t, f": {first.tokens:,}"))
     return wrong
 
