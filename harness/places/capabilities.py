@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
 from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
 from diloco_chaos.harness.preload.page import Hits, Holding, Rule, Stood
@@ -185,9 +185,10 @@ class Watched(Protocol):
 class Pods(Protocol):
     """Nodes run in pods, which can be taken away."""
 
-    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
-        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period. The next incarnation gets a
-        new pod, and an empty disk."""
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False,
+                   grace: float = STOP_TIMEOUT_S) -> None:
+        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period, `grace` seconds where it is
+        deleted. The next incarnation gets a new pod, and an empty disk."""
         ...
 
 

@@ -42,7 +42,8 @@ _LONGEST_LINE, _LARGEST = 1 << 16, 1 << 31
 _HELLO_S = 5.0
 _MOST_STRANGERS = 64
 """Connections that have not said hello; then the oldest has to go. All who are on its machine can reach its port."""
-_LAST_WORDS_S, _COUNT_S = 1.5, 0.5
+_LAST_WORDS_S, _SPARED_S, _COUNT_S = 1.5, 0.5, 0.5
+"""Of the two seconds that a pod has where nothing else was said; of more, all but half a second."""
 _ZEROS = bytes(1 << 16)
 _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 """What comes of reading something else."""
@@ -163,7 +164,7 @@ class Agent:
         self._writer: asyncio.StreamWriter | None = None
         self._strangers: list[asyncio.StreamWriter] = []  # the oldest first
         self._sending = asyncio.Lock()
-        self._over = asyncio.Event()
+        self._over, self._last_words_s = asyncio.Event(), _LAST_WORDS_S
         self._ending: asyncio.Future[None] | None = None
 
     async def serve(self, port: int, port_file: Path | None = None) -> None:
@@ -196,7 +197,7 @@ class Agent:
         self._ending = asyncio.ensure_future(self._end())
 
     async def _end(self) -> None:
-        until = time.monotonic() + _LAST_WORDS_S
+        until = time.monotonic() + self._last_words_s
         while time.monotonic() < until and not self._processes.all_over:
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(_LOOK_S * 3)  # what follows the growth of files has seen it by then
@@ -321,6 +322,11 @@ class Agent:
         log = self.run / "logs" / (name + ".log")
         return {"pid": self._processes.start(name, asked["argv"], log, asked.get("cwd") or None,
                                              asked.get("env", {}), pid_in)}, b""
+
+    def do_last_words(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Let processes have so many seconds from SIGTERM until all of this is killed."""
+        self._last_words_s = max(_LAST_WORDS_S, asked["seconds"] - _SPARED_S)
+        return {}, b""
 
     def do_signal_inner(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Signal one of the processes that it has started, and not what that has started in turn; a pause is taken back
