@@ -31,16 +31,17 @@ BUGS = {
 """Bug -> the check that is named for it."""
 
 
-def verdicts(example: Path, folder: Path, bug: str = "") -> tuple[int, dict[str, str]]:
-    """Run `kill.yaml` of an example with a bug in it, or with none: the exit code, and check -> verdict."""
+def verdicts(example: Path, folder: Path, bug: str = "", scenario: str = "kill") -> tuple[int, dict[str, str]]:
+    """Run a scenario of an example with a bug in it, or with none: the exit code, and check -> verdict."""
     base = YAML(typ="safe").load(example / "scenarios/base.yaml")
     (node, settings), = base["trainer"]["nodes"].items()
     run = settings["run"].replace("train.py", f"tests/planted.py {bug!r}" if bug else "train.py")
-    scenario = folder / "planted.yaml"
-    scenario.write_text(json.dumps({
-        "diloco_chaos": 1, "extends": str(example / "scenarios/kill.yaml"), "name": "planted", "deadline": "240s",
+    planted = folder / "planted.yaml"
+    planted.write_text(json.dumps({
+        "diloco_chaos": 1, "extends": str(example / f"scenarios/{scenario}.yaml"), "name": "planted",
+        "deadline": base["deadline"] if scenario != "kill" else "240s",
         "trainer": {"nodes": {node: {"run": run}}}}))
-    done = subprocess.run([Path(sys.executable).with_name("diloco-chaos"), "run", scenario, "--runs-dir", folder,
+    done = subprocess.run([Path(sys.executable).with_name("diloco-chaos"), "run", planted, "--runs-dir", folder,
                            "--retries-inconclusive", "1"], cwd=example, capture_output=True, text=True, check=False)
     report = max(folder.glob("*/report.json"), default=None)
     if report is None:

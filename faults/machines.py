@@ -4,13 +4,15 @@ these."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from diloco_chaos.faults.base import Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
 from diloco_chaos.faults.processes.process import Ending, Killed
-from diloco_chaos.harness.base.units import names, show_seconds
-from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.base.units import Seconds, names, show_seconds
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
 from diloco_chaos.harness.places.capabilities import ControlPlane, Drains, Jobs, Machines, Pods
 from diloco_chaos.harness.record.tape.events import Spawn
 
@@ -61,10 +63,31 @@ class DeletePod(_WithItsDisk):
     done: ClassVar[str] = "pod of {} deleted"
 
     kind: Literal["delete_pod"] = "delete_pod"
+    grace: Seconds = STOP_TIMEOUT_S
+    """From SIGTERM to SIGKILL, in whole seconds, as a pod's `terminationGracePeriodSeconds`."""
+
+    @field_validator("grace")
+    @classmethod
+    def _by_the_second(cls, value: float) -> float:
+        if value < 1 or value % 1:
+            raise ValueError("Kubernetes counts a grace period in whole seconds, 1s or more; a pod that is deleted by "
+                             "force is `preempt` with `beside: 100ms, grace: 2s`")
+        return value
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without what older frozen plans lack."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("grace", STOP_TIMEOUT_S)}
+
+    @property
+    def grace_s(self) -> float:
+        """Return how many seconds the target has to end by itself."""
+        return self.grace
 
     def take(self, hit: FaultContext, target: str) -> None:
         """Delete it."""
-        hit.having(Pods).delete_pod(target, self.restart_after)
+        hit.having(Pods).delete_pod(target, self.restart_after, grace=self.grace)
 
 
 class Evict(_WithItsDisk):

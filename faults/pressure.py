@@ -149,7 +149,9 @@ class MemoryPressure(_Pressing):
         waited = max((sample.memory for sample in _samples(run, on.began, run.until(on))), default=0.0)
         words = f"{held} held; {met}; memory was waited for {waited:.0%} of the time (PSI)"
         ok = bool(on.observed.get("ok")) or waited >= _MEMORY
-        return Effect(ok, words if ok else f"{words}: there was enough for all: hold more, by `size` or `share`")
+        why = ("there was enough for all: hold more, by `size` or `share`" if on.observed.get("did") else
+               "it was over before all was held: let it last longer (`for`)")
+        return Effect(ok, words if ok else f"{words}: {why}")
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

@@ -247,6 +247,11 @@ class History:
         return {worker: list(self._ranks.get(worker, ())) or [worker] for worker in self.plan.cluster.names}
 
     @cached_property
+    def awaited(self) -> Mapping[str, int]:
+        """Return how many members of rounds every worker has: as many as were seen, or as the scenario says."""
+        return {worker: max(len(seen), self.plan.trainer.ranks_of(worker)) for worker, seen in self.members.items()}
+
+    @cached_property
     def _ranks(self) -> Mapping[str, Mapping[str, Sequence[float]]]:
         return moments_of_ranks(self.steps) if self.plan.trainer.tells_losses else {}
 

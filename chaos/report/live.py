@@ -113,7 +113,8 @@ class Progress:
         """One line for a log."""
         loss = f"train loss {self.loss:.3f}" if self.loss is not None else "no loss yet"
         per = self.plan.trainer.counting.contributors
-        members = self.plan.cluster.learners + sum(len(ranks) - 1 for ranks in self._ranks.values())
+        members = sum(max(1, self.plan.trainer.ranks_of(name), len(self._ranks.get(name, ())))
+                      for name in self.plan.cluster.names)
         parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {members} {per}" \
             if self.contributors else ""
         return f"{self.share:4.0%}  {loss}{parts}"

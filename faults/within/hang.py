@@ -13,7 +13,7 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import OfProcess
 from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.places.capabilities import MainThreads
+from diloco_chaos.harness.places.capabilities import InnerMainThreads, MainThreads
 from diloco_chaos.harness.preload.page import Holding, Stood
 
 _TRIES_S, _AGAIN_S = 5.0, 0.005
@@ -65,8 +65,11 @@ class _Standing(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Make every target stand."""
-        return unable([hit.having(MainThreads).hang(target, f"{hit.id}.{target}", self.of_node, self.place)
-                       for target in self.targets])
+        return unable([self.begin(hit, target) for target in self.targets])
+
+    def begin(self, hit: FaultContext, target: str) -> str:
+        """Make one stand; return why it can't, or nothing."""
+        return hit.having(MainThreads).hang(target, f"{hit.id}.{target}", self.place)
 
     def observe(self, hit: FaultContext) -> Observation:
         """Wait until each stands: a main thread does not always hold what it is to hold."""
@@ -126,10 +129,14 @@ class Hang(_Standing):
 class HangProcess(_Standing, OfProcess):
     """The same of one of the processes that a node has started."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"hang", "signal_process"})
+    needs: ClassVar[frozenset[Ability]] = frozenset({"hang", "hang_inner"})
     kind: Literal["hang_process"] = "hang_process"
 
     @property
     def of_node(self) -> str:
         """Return the process that the scenario names."""
         return self.process
+
+    def begin(self, hit: FaultContext, target: str) -> str:
+        """Make that process stand."""
+        return hit.having(InnerMainThreads).hang_inner(target, f"{hit.id}.{target}", self.process, self.place)

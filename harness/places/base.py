@@ -23,7 +23,8 @@ Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", 
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "signal_inner",
                   "delete_pod", "evict", "drain_node", "requeue", "node_power_loss", "node_partition",
-                  "restart_control_plane", "fail_calls", "hang", "press", "lose_unsynced", "corrupt_links", "cuda"]
+                  "restart_control_plane", "fail_calls", "hang", "hang_inner", "press", "lose_unsynced",
+                  "corrupt_links", "cuda"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",

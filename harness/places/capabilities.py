@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.corruption import Corrupted
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S, Ability
 from diloco_chaos.harness.places.pressure import Felt, Load
 from diloco_chaos.harness.preload.cuda import CudaHits, CudaRule
 from diloco_chaos.harness.preload.page import Hits, Holding, Rule, Stood
@@ -185,9 +185,10 @@ class Watched(Protocol):
 class Pods(Protocol):
     """Nodes run in pods, which can be taken away."""
 
-    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
-        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period. The next incarnation gets a
-        new pod, and an empty disk."""
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False,
+                   grace: float = STOP_TIMEOUT_S) -> None:
+        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period, `grace` seconds where it is
+        deleted. The next incarnation gets a new pod, and an empty disk."""
         ...
 
 
@@ -266,13 +267,12 @@ class CallFaults(Protocol):
 class MainThreads(Protocol):
     """The main thread of a node's process can be made to stand, while its others go on."""
 
-    def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
+    def hang(self, node: str, fault: str, holding: Holding) -> str:
         """Let it stand, and try for a moment.
 
         Args:
             node: whose it is.
             fault: the fault's id.
-            process: NAME-ID of one that the node has started; empty: its first one.
             holding: what it is to hold while it stands, or that it is to stand in a network call.
 
         Returns:
@@ -286,6 +286,16 @@ class MainThreads(Protocol):
 
     def release(self, fault: str) -> None:
         """Let it go on; harmless where it does."""
+        ...
+
+
+@runtime_checkable
+class InnerMainThreads(MainThreads, Protocol):
+    """So can that of one of the processes that a node has started."""
+
+    def hang_inner(self, node: str, fault: str, process: str, holding: Holding) -> str:
+        """Let it stand, as `hang` does that of the node's first one. `process`: NAME-ID, by what the scenario calls it.
+        """
         ...
 
 
@@ -358,6 +368,7 @@ CAPABILITIES: dict[Ability, type] = {
     "signal_process": Processes, "signal_inner": InnerProcesses, "delete_pod": Pods, "evict": Pods,
     "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane,
-    "fail_calls": CallFaults, "hang": MainThreads, "press": Pressure, "lose_unsynced": Unsynced,
+    "fail_calls": CallFaults, "hang": MainThreads, "hang_inner": InnerMainThreads, "press": Pressure,
+    "lose_unsynced": Unsynced,
     "corrupt_links": CorruptsLinks, "cuda": CudaCalls}
 """What only some backends can do -> what their cluster then has."""

@@ -4,15 +4,15 @@
  * An error of a device is one of the process from then on, as the runtime documents it: every call gets it, also when the
  * fault is over, and only another process has a device again. Running out of memory is the call's own.
  *
- * Met is what goes through the dynamic libcudart, as torch's own kernels do. Not met are libraries that have the runtime
- * linked into them (cuBLAS, cuDNN, NCCL), the driver's interface (libcuda), and a symbol that a program has looked up in
- * libcudart itself. */
+ * Met is what goes through the dynamic libcudart, as torch's own kernels do, also where a program looks a function up in
+ * it (lookup.c). Not met are libraries that have the runtime linked into them (cuBLAS, cuDNN, NCCL), and the driver's
+ * interface (libcuda). */
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <time.h>
 
-#include "next.h"
+#include "lookup.h"
 #include "page.h"
 
 #define SUCCESS 0
@@ -112,15 +112,16 @@ static int done(enum cuda_call call, int code) {
 
 /* -- the calls ----------------------------------------------------------------------------------------------------- */
 
-#define CALL_AS(function, call, name, bytes, parameters, arguments)                                                 \
+#define CALL_AS(function, call, name, bytes, parameters, arguments)                                                    \
+    REAL_OF(RUNTIME, name, parameters)                                                                                 \
     function parameters {                                                                                              \
-        static int(*real) parameters;                                                                                  \
         int code = struck(call, bytes);                                                                                \
-        if (code == SUCCESS && !real)                                                                                  \
-            real = (int(*) parameters)next_of("libcudart", name);                                                                     \
-        return code != SUCCESS ? code : real ? done(call, real arguments) : UNKNOWN;                                   \
+        if (code != SUCCESS)                                                                                           \
+            return code;                                                                                               \
+        int(*real) parameters = next_##name();                                                                         \
+        return real ? done(call, real arguments) : UNKNOWN;                                                            \
     }
-#define CALL(call, name, bytes, parameters, arguments) CALL_AS(int name, call, #name, bytes, parameters, arguments)
+#define CALL(call, name, bytes, parameters, arguments) CALL_AS(int name, call, name, bytes, parameters, arguments)
 
 CALL(CUDA_SET_DEVICE, cudaSetDevice, 0, (int device), (device))
 CALL(CUDA_MALLOC, cudaMalloc, size, (void **at, size_t size), (at, size))
@@ -145,7 +146,7 @@ CALL(CUDA_EVENT_SYNCHRONIZE, cudaEventSynchronize, 0, (void *event), (event))
 CALL(CUDA_STREAM_QUERY, cudaStreamQuery, 0, (void *stream), (stream))
 CALL(CUDA_EVENT_QUERY, cudaEventQuery, 0, (void *event), (event))
 
-static CALL_AS(int count_devices, CUDA_DEVICE_COUNT, "cudaGetDeviceCount", 0, (int *count), (count))
+CALL_AS(static int count_devices, CUDA_DEVICE_COUNT, cudaGetDeviceCount, 0, (int *count), (count))
 
 int cudaGetDeviceCount(int *count) {
     int code = count_devices(count);
@@ -154,8 +155,8 @@ int cudaGetDeviceCount(int *count) {
     return code;
 }
 
-static CALL_AS(int get_error, CUDA_GET_LAST_ERROR, "cudaGetLastError", 0, (void), ())
-static CALL_AS(int peek_error, CUDA_PEEK_LAST_ERROR, "cudaPeekAtLastError", 0, (void), ())
+CALL_AS(static int get_error, CUDA_GET_LAST_ERROR, cudaGetLastError, 0, (void), ())
+CALL_AS(static int peek_error, CUDA_PEEK_LAST_ERROR, cudaPeekAtLastError, 0, (void), ())
 
 int cudaPeekAtLastError(void) {
     int code = peek_error();
@@ -167,3 +168,13 @@ int cudaGetLastError(void) {
     last = SUCCESS;
     return code != SUCCESS ? code : ours;
 }
+
+/* -- where they are looked up ---------------------------------------------------------------------------------------- */
+
+const struct own of_runtime[] = {OURS(cudaSetDevice), OURS(cudaMalloc), OURS(cudaMallocAsync),
+                                 OURS(cudaLaunchKernel), OURS(__cudaLaunchKernel), OURS(cudaLaunchKernelExC),
+                                 OURS(cudaGraphLaunch), OURS(cudaMemcpy), OURS(cudaMemcpyAsync), OURS(cudaMemset),
+                                 OURS(cudaMemsetAsync), OURS(cudaStreamSynchronize), OURS(cudaDeviceSynchronize),
+                                 OURS(cudaEventSynchronize), OURS(cudaStreamQuery), OURS(cudaEventQuery),
+                                 OURS(cudaGetDeviceCount), OURS(cudaGetLastError), OURS(cudaPeekAtLastError),
+                                 {NULL, NULL, NULL}};

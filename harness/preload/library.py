@@ -16,7 +16,7 @@ of the CUDA runtime."""
 PRELOADED = "LD_PRELOAD"
 _BUILD_S = 60
 _FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
-_SOURCES: dict[Concern, tuple[str, ...]] = {"cuda": ("cuda.c", "nvml.c")}
+_SOURCES: dict[Concern, tuple[str, ...]] = {"cuda": ("cuda.c", "nvml.c", "lookup.c")}
 """Of a concern that has more than the file of its name."""
 _LINKED: dict[Concern, tuple[str, ...]] = {
     "connect": (), "io": ("-ldl",), "hang": ("-ldl",), "unsynced": ("-ldl",), "cuda": ("-ldl",)}

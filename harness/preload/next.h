@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define LONGEST_NAME 512
+#ifndef LOOK_UP /* who makes dlsym its own says where the real one is */
+#define LOOK_UP dlsym
+#endif
 
 struct sought {
     const char *library;
@@ -29,11 +32,11 @@ static int is_sought(struct dl_phdr_info *object, size_t size, void *data) {
  * nobody's sight but that one's. */
 static void *next_of(const char *library, const char *function) {
     struct sought sought = {.library = library};
-    void *next = dlsym(RTLD_NEXT, function);
+    void *next = LOOK_UP(RTLD_NEXT, function);
     if (next || !dl_iterate_phdr(is_sought, &sought))
         return next;
     void *handle = dlopen(sought.path, RTLD_LAZY | RTLD_NOLOAD);
-    return handle ? dlsym(handle, function) : NULL;
+    return handle ? LOOK_UP(handle, function) : NULL;
 }
 
 #endif

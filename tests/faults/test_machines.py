@@ -6,6 +6,7 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+from pydantic import ValidationError
 
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
@@ -34,6 +35,17 @@ def test_whose_pod_is_taken_away_is_told_to_end_and_comes_back_in_another(fault,
     effect = fault(kind=kind, targets="learner-1", restart_after="1s").verify(story, ON)
     assert effect.ok
     assert "back in another pod" in effect.observed
+
+
+def test_a_pod_that_is_deleted_may_have_a_longer_grace_period_and_older_plans_say_nothing_of_it(fault):
+    usual, longer = (fault(kind="delete_pod", targets="learner-1", **more) for more in ({}, {"grace": "20s"}))
+    assert (usual.grace_s, longer.grace_s) == (2.0, 20.0)
+    assert "grace" not in usual.model_dump()
+    for grace in ("0s", "1500ms"):
+        with pytest.raises(ValidationError, match="in whole seconds, 1s or more"):
+            fault(kind="delete_pod", targets="learner-1", grace=grace)
+    late = run(spawned(0, "learner-1-0"), (18, "exit", {**ended(7)[2]}))
+    assert longer.verify(late, ON).ok
 
 
 def test_one_that_comes_back_in_the_same_pod_lost_none(fault):

@@ -90,6 +90,12 @@ def test_memory_that_targets_lack_is_told_by_their_pages_or_by_the_kernel(pages,
     assert ok or found.observed.endswith("there was enough for all: hold more, by `size` or `share`")
 
 
+def test_memory_that_was_not_held_by_its_end_is_no_sign_of_enough():
+    found = effect(fault("memory_pressure"), Machine(Felt("", "", Met(4.0, 0.0, 0), NOTHING)))
+    assert not found.ok
+    assert found.observed.endswith("it was over before all was held: let it last longer (`for`)")
+
+
 @pytest.mark.parametrize(("sync", "ok"), [(0.5, True), (0.015, False), (0.05, False)])
 def test_a_disk_that_is_kept_busy_is_told_by_a_probe_of_it(sync, ok):
     samples = [sampled(0.5, sync=0.02), sampled(3.0, sync=sync)]

@@ -83,10 +83,15 @@ class FakeApi:
 
     def delete_pod(self, namespace, name, grace=0):
         self._must_answer()
-        if (pod := self.there.pop(name, None)) is not None:
-            pod.process.terminate() if grace else end_container(pod.process)
+        if (pod := self.there.get(name)) is not None:
             self.folder.joinpath(f"{name}.deleted").touch()
-            pod.process.wait(20)
+            try:
+                pod.process.terminate()
+                pod.process.wait(grace)
+            except subprocess.TimeoutExpired:
+                end_container(pod.process)
+                pod.process.wait(20)
+            self.there.pop(name, None)
         return pod is not None
 
     def evict_pod(self, namespace, name):

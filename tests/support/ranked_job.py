@@ -1,6 +1,8 @@
-"""A node with two ranks: `ranked_job.py FOLDER [gives-up | waits]`. Each goes on alone; one that ends is started again.
+"""A node with two ranks: `ranked_job.py FOLDER [gives-up | waits | forgets]`. Each goes on alone; one that ends is
+started again.
 
-With the bug `gives-up` the launcher leaves a rank that has ended out for ever, with `waits` the other one waits for it.
+With the bug `gives-up` the launcher leaves a rank that has ended out for ever, with `waits` the other one waits for it,
+with `forgets` the launcher never starts the second one.
 """
 
 import os
@@ -16,7 +18,9 @@ RANKS = ("0", "1")
 def launch(folder, bug):
     """Start both, and those again that end."""
     folder.mkdir(parents=True, exist_ok=True)
-    running = {rank: start(folder, bug, rank) for rank in RANKS}
+    if bug == "forgets":
+        (folder / RANKS[1]).write_text("0")
+    running = {rank: start(folder, bug, rank) for rank in RANKS[:1 if bug == "forgets" else None]}
     while True:
         time.sleep(LOOK_S)
         for rank, process in running.items():

@@ -3,6 +3,8 @@ that call it. Needs a C compiler."""
 
 import subprocess
 
+from diloco_chaos.harness.preload.cuda import CUDA_CALLS
+
 RUNTIME = """
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +88,12 @@ int loop(void) {
 """
 """Makes the calls whose names it reads, and writes what each returned, and how many devices there are."""
 LINKED = "int loop(void); int main(void) { return loop(); }"
+LOOKS_UP = "#include <dlfcn.h>\n#include <stddef.h>\nstatic void *runtime;\n" + CALLS.replace("static char a", "".join(
+    f"#define {name} ((typeof(&{name}))dlsym(runtime, \"{name}\"))\n"
+    for name in [*CUDA_CALLS, "__cudaLaunchKernel"]) + "static char a", 1) + """
+int main(int count, char **names) { return (runtime = dlopen(names[1], RTLD_NOW | RTLD_LOCAL)) ? loop() : 1; }
+"""
+"""The same, of functions that it looks up in the runtime itself."""
 LOADS = """
 #include <dlfcn.h>
 int main(int count, char **names) { return ((int (*)(void))dlsym(dlopen(names[1], RTLD_NOW | RTLD_LOCAL), "loop"))(); }
@@ -174,10 +182,12 @@ def monitors(folder):
 
 
 def callers(folder):
-    """What makes calls of the runtime in this folder: a program that is linked with it, and one that loads what is."""
+    """What makes calls of the runtime in this folder: a program that is linked with it, one that loads what is, and one
+    that looks its functions up."""
     library = compiled(folder, "libcalls.so", CALLS, "-shared", "-l:libcudart.so.12")
     linked = compiled(folder, "linked", LINKED, "-l:libcalls.so", "-Wl,--no-as-needed", "-l:libcudart.so.12")
-    return {"linked": [linked], "loaded later": [compiled(folder, "loads", LOADS, "-ldl"), library]}
+    return {"linked": [linked], "loaded later": [compiled(folder, "loads", LOADS, "-ldl"), library],
+            "looked up": [compiled(folder, "looks-up", LOOKS_UP, "-ldl"), folder / "libcudart.so.12"]}
 
 
 def device(folder):

@@ -124,12 +124,15 @@ _NO_ROUND_TWICE = "no round was made twice"
 @check(RoundsRepeat, needs={"rounds"}, unverified="judged")
 def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
     """A round that is made again after going back to a checkpoint has the same loss again, and the same digest of
-    weights: nothing but the state that was lost decides them."""
+    weights: nothing but the state that was lost decides them. Where none was made again, what a process made that was
+    started again may be held against a run without faults."""
     asked, alone = "rounds_repeat" in history.plan.checks.model_fields_set, len(history.learners) == 1
     if not asked and not (alone or history.plan.cluster.blocking):
         return None  # workers that finish no round together may well learn from each other meanwhile
     pairs, why = _made_twice(history, bound.after_rounds)
     if not pairs:
+        if alone and (finding := _as_without_faults(history, bound)):
+            return finding
         if asked:
             raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
         return None
@@ -163,6 +166,27 @@ def _controlled(history: History, tolerance: float) -> None:
                       f"differ",
                       f"`rounds_repeat: {{tolerance: ...}}`; the losses of these two runs differ by "
                       f"{_apart_by((each.losses, expected.losses) for each, expected, _ in differ):.2%} at most")
+
+
+def _as_without_faults(history: History, bound: RoundsRepeat) -> Finding | None:
+    """Hold what processes made that were started again against the run without faults, if there was one; None: nothing
+    can be said, as the two differ before the first fault, too, or there is too little."""
+    reference = history.references.get("fault-free")
+    if reference is None or not (reference.rounds or reference.digests):
+        return None
+    beside = _beside_uninterrupted(history, [each for each in history.told_rounds if not each.void])
+    early = [pair for pair in beside if pair[0].t < history.first_fault]
+    late = [pair for pair in beside if pair[0].inc > 0 and pair[0].t >= history.first_fault]
+    if len(early) < _STANDS or not late or any(_unlike(each.said, expected, bound.tolerance)
+                                               for each, expected in early):
+        return None
+    differ = [(each, unlike) for each, expected in late if (unlike := _unlike(each.said, expected, bound.tolerance))]
+    evidence = [line(f"round {each.round}: {each.process} told {unlike.one} at ", each.t,
+                     f", and without faults it was {unlike.other}; the {len(early)} rounds before the first fault are "
+                     f"the same in both") for each, unlike in differ[:3]]
+    return Finding(not differ, f"{len(differ)} of {len(late)} differ from those without faults",
+                   f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0", evidence,
+                   figures=violations(differ))
 
 
 def _apart_by(pairs: Iterable[tuple[Sequence[float | str], Sequence[float | str]]]) -> float:

@@ -126,6 +126,9 @@ def resumed(history: History, bound: Resumed) -> Finding | None:
     longest = max((start.new.t if start.new else start.until) - start.spawn.t for start in judged)
     went_on = [_line(start, f"went on from round {start.steps[0].step - 1}", start.steps[0].t,
                      f", and came to round {start.new.step} at ", start.new.t) for start in judged if start.new]
+    if not again and not history.references and any(each.losses or each.digests for each in history.told_rounds):
+        went_on.append(line("no round was made twice, so it is not known whether everything was restored: "
+                            "`rounds_repeat: {control: true}` tells"))
     return Finding(not wrong, f"{len(starts)} restart{'s' * (len(starts) > 1)}, {again} rounds made again, a new one "
                               f"after {show_seconds(longest)}",
                    _promised(bound), wrong[:5] or went_on[:5], late if len(late) == len(wrong) else [],

@@ -152,7 +152,7 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
                     for merge, worker, since in gone[:3]]
                    + [line(f"round {merge.round} at ", merge.t, f" had {count}{_by_whom(merge)}")
                       for count, merge in sorted(few, key=lambda entry: entry[0])[:3]],
-                   figures=[Figure(value=fewest, limit=bound.at_least, best=sum(map(len, history.members.values())),
+                   figures=[Figure(value=fewest, limit=bound.at_least, best=sum(history.awaited.values()),
                                    unit="learners")])
 
 
@@ -197,12 +197,12 @@ def none_left_out(history: History, bound: Within) -> Finding | None:
     """No worker that lives, or rank of one that is told apart, and that no fault has a hold of, stays without a part in
     any round while the others go on, until the end of training: for longer than the bound, and than twice what it ever
     took before, from round to round or from the start of its process to its first round. Ranks may be numbered anew: of
-    a node's as many count as there are fewer than before the first fault."""
-    count = sum(map(len, history.members.values()))
+    a node's as many count as there are fewer than before the first fault, or than the scenario says (`ranks`)."""
+    count = sum(history.awaited.values())
     if history.zero is None or count < 2:
         return None
     outside = [entry for worker, since in alive(history, history.end).items()
-               for entry in _outside(history, worker, since, bound)]
+               for entry in [*_outside(history, worker, since, bound), *_never_seen(history, worker, since, bound)]]
     outside.sort(key=lambda entry: entry[0].start)
     longest = max((window.end - window.start for window, _ in outside), default=0.0)
     whose = "workers" if count == len(history.members) else "members"
@@ -229,8 +229,22 @@ def _outside(history: History, worker: str, since: float, bound: Within) -> list
             outside.append((window, line(f"{member} had no part in {missed} rounds from ", last,
                                          f" to the end of training, though {lived}")))
     early = sum(min(history.moments(member), default=history.end) < history.first_fault for member in members)
-    missing = max(0, early - (len(members) - len(outside)))  # a launcher may have numbered its ranks anew
+    promised = min(history.plan.trainer.ranks_of(worker) or early, len(members))
+    missing = max(0, promised - (len(members) - len(outside)))  # a launcher may have numbered its ranks anew
     return sorted(outside, key=lambda entry: -entry[0].start)[:missing if members != [worker] else 1]
+
+
+def _never_seen(history: History, worker: str, since: float, bound: Within) -> Iterator[tuple[Late, Line]]:
+    """Yield the ranks of a worker that the scenario speaks of, and that had no part in any round."""
+    seen = [member for member in history.members[worker] if member != worker]
+    window = Late(max(since, zero(history)), history.end, bound.within)
+    missed = len(history.merges_between(window.start, window.end))
+    if window.end - window.start > window.allowed and missed > _FEW:
+        promised = history.plan.trainer.ranks_of(worker)
+        for number in range(len(seen) + 1, promised + 1):
+            yield window, line(f"member {number} of {promised} of {worker} (`ranks: {promised}`) had no part in "
+                               f"{missed} rounds from ", window.start, " to the end of training: "
+                               f"{' and '.join(seen) or 'none'} told of any")
 
 
 def _starts(history: History, worker: str, moments: list[float]) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -18,6 +18,8 @@ from diloco_chaos.harness.base.lines import Line, line
 Kind = Literal["batches", "samples"]
 _SOME_FALLS = 5
 """Numbers that are in order fall once in so many rounds at the most: when the data begin again."""
+_FOR_EVER = 10
+"""Rounds in a row on the same data that are no pass over data that begin again."""
 _SHOWN = 3
 
 
@@ -52,10 +54,12 @@ def samples_once(history: History, bound: SamplesOnce) -> Finding | None:
         if "samples_once" in history.plan.checks.model_fields_set:
             raise Unknown("no worker named the data of its rounds", r"a group `(?P<batch>\d+)` in the log's expression")
         return None
-    lanes = _lanes(told, kind)
+    lanes, told_epochs = _lanes(told, kind), any(step.epoch is not None for each in told for step in each.steps)
+    if not told_epochs and (stuck := _stuck(lanes)):
+        return _for_ever(stuck, lanes, kind, bound)
     each_own = bound.numbered_by == "worker" or (bound.numbered_by is None and kind == "batches"
                                                  and _numbered_alike(told, history.first_fault))
-    passes = _passes(lanes, told_epochs=any(step.epoch is not None for each in told for step in each.steps))
+    passes = _passes(lanes, told_epochs=told_epochs)
     again = list(_again(passes, each_own=each_own))
     skipped, unknown = _skipped(passes, lanes, each_own=bound.numbered_by == "worker")
     more = _amount(skipped) - _untold(lanes, len(history.learners) > 1 and history.plan.cluster.blocking)
@@ -96,6 +100,39 @@ def _numbered_alike(told: Sequence[ToldRound], first_fault: float) -> bool:
     before = [each for each in told if each.t < first_fault] or told
     tellers = Counter(run for each in before for run in {run for step in each.steps for run in step.batches or ()})
     return len({each.worker for each in before}) > 1 and sum(count > 1 for count in tellers.values()) * 2 > len(tellers)
+
+
+# -- the same data for ever ------------------------------------------------------------------------------------------
+
+def _stuck(lanes: dict[str, _Lane]) -> list[list[_Piece]]:
+    """Return the longest stretch of each worker whose rounds, of one process, were made on the same data for long: the
+    first piece of each round."""
+    stretches: list[list[_Piece]] = []
+    for lane in lanes.values():
+        runs = [[pieces[0] for pieces in run] for _, run in groupby(lane.rounds, key=lambda pieces: (
+            pieces[0].told.process, [(piece.first, piece.last) for piece in pieces]))]
+        stretches += [run for run in [max(runs, key=len)] if len(run) >= _FOR_EVER]
+    return stretches
+
+
+def _for_ever(stuck: Sequence[list[_Piece]], lanes: dict[str, _Lane], kind: Kind, bound: SamplesOnce) -> Finding:
+    """Judge workers that trained on the same data in many rounds in a row.
+
+    Raises:
+        Unknown: one number is all that was ever told, and it may be how many samples a batch has.
+    """
+    numbers = {run for lane in lanes.values() for run in lane.ends}
+    if kind == "batches" and len(numbers) == 1 and min(numbers) > (0, 0):
+        raise Unknown(f"every round names the batch {min(numbers)[0]}: that may be how many samples a batch has",
+                      "what names the data of a round, as `batch` or `samples`; and a group `epoch`, if there is no "
+                      "more than one batch")
+    twice = sum(len(run) - 1 for run in stuck)
+    evidence = [line(f"{run[0].told.process} trained on {kind} {_runs([run[0][:2]])} in {len(run)} rounds in a row, "
+                     f"from round {run[0].told.round} at ", run[0].told.t, f" to round {run[-1].told.round} at ",
+                     run[-1].told.t) for run in stuck[:_SHOWN]]
+    return Finding(twice <= bound.again, f"the same {kind} in {max(map(len, stuck))} rounds in a row",
+                   at_most(f"{bound.again} twice, {bound.skipped} skipped"), evidence, figures=[
+                       Figure(of="again", value=twice, limit=bound.again, unit="violations")])
 
 
 # -- passes over the data --------------------------------------------------------------------------------------------

@@ -78,12 +78,11 @@ class ContainerProcesses:
 
 
 class ContainerHangs(Hangs):
-    """Implements `diloco_chaos.harness.places.capabilities.MainThreads` for first processes: those that these have
-    started can't be told apart from here."""
+    """Main threads of first processes in containers: those that these have started have other pids from here."""
 
     def _called(self, node: str, process: str) -> Called | None:
         running = self._nodes[node]
-        return running.process if running.alive and not process else None
+        return running.process if running.alive else None
 
 
 def _anonymous(pid: int) -> int | None:

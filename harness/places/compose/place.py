@@ -30,6 +30,7 @@ class Compose(Place):
     may: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     unable = "a container can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
+        "hang_inner": "in a container only the first process of a node can hang",
         "lose_unsynced": "what a container has not synced is known by names that only the container knows",
         "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
     takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "files", "image", "service"})

@@ -30,7 +30,7 @@ class Kubernetes(by_command.OfMachines):
     name = "kubernetes"
     nodes = "pods"
     can: ClassVar[frozenset[Ability]] = EVERYWHERE | _OF_PODS | {
-        "exhaust_memory", "fill_disk", "restart_links", "fail_calls", "hang", "cuda"}
+        "exhaust_memory", "fill_disk", "restart_links", "fail_calls", "hang", "hang_inner", "cuda", "signal_inner"}
     unable = "a pod can't be made to do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "disconnect": "nobody can take a pod off its network without ruling the machine: partition the link, or say "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from diloco_chaos.harness.places.base import STOP_TIMEOUT_S
 from diloco_chaos.harness.places.kubernetes.api import KubernetesError
 from diloco_chaos.harness.places.kubernetes.pods import PYTHON, KubernetesPods
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
@@ -15,7 +16,6 @@ from diloco_chaos.harness.places.remote.hosts import LOOK_S, Hosts
 from diloco_chaos.harness.places.remote.process import RemoteProcess
 
 FILLING = ".filling"
-_GRACE_S = 2
 _HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
 
 
@@ -89,7 +89,8 @@ class PodRemoval:
     def __init__(self, pods: KubernetesPods, nodes: Nodes[RemoteProcess], hosts: Hosts) -> None:
         self._pods, self._nodes, self._hosts = pods, nodes, hosts
 
-    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False,
+                   grace: float = STOP_TIMEOUT_S) -> None:
         """The next incarnation gets a new one."""
         current = self._nodes[node]
         host = current.process.host
@@ -100,7 +101,8 @@ class PodRemoval:
         if evict:
             self._pods.api.evict_pod(self._pods.namespace, host.name)
         else:
-            self._pods.api.delete_pod(self._pods.namespace, host.name, grace=_GRACE_S)
+            host.agent.ask("last_words", seconds=grace)
+            self._pods.api.delete_pod(self._pods.namespace, host.name, grace=int(grace))
 
     def drain(self, node: str, restart_after: float | None) -> None:
         """Evict this run's pods only: nothing is done to the machine, nor to pods of others on it. The machine may be

@@ -24,6 +24,7 @@ from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote import agent
 from diloco_chaos.harness.places.remote.files import AgentFiles
 from diloco_chaos.harness.places.remote.hosts import Hosts
+from diloco_chaos.harness.places.remote.inner import RemoteProcesses
 from diloco_chaos.harness.places.remote.machine_faults import MachineFaults
 from diloco_chaos.harness.places.remote.machines import WatchedMachines
 from diloco_chaos.harness.places.remote.process import QuotaHand, RemoteProcess
@@ -67,8 +68,8 @@ class KubernetesSite(Site):
         self._cuda = PodCuda(self._preloads, self.nodes, undo_log)
         self.parts = (self.owner, self._machines, WatchedMachines(self.hosts), self._memory,
                       PodDisks(self.nodes, self.hosts, files), PodRemoval(self._pods, self.nodes, self.hosts),
-                      LinkRestart(self.links, self._toxiproxy.restart), self._preloads, self._hangs,
-                      self._cuda)
+                      LinkRestart(self.links, self._toxiproxy.restart), RemoteProcesses(self.nodes),
+                      self._preloads, self._hangs, self._cuda)
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """The namespace, the owner, the links, the node that others connect to, then all others."""

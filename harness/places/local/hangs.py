@@ -54,8 +54,11 @@ class Hangs:
         self._undos = OpenUndos(undo_log)
         self._hangs: dict[str, _Hang] = {}  # by the fault
 
-    def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
+    def hang(self, node: str, fault: str, holding: Holding) -> str:
         """Let the page say so, and send the signal until one stands."""
+        return self._hang(node, fault, "", holding)
+
+    def _hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
         called = self._called(node, process)
         if called is None:
             return f"{node} had no process {process}" if process else f"{node} was not there"
@@ -110,6 +113,14 @@ class Hangs:
             return None
         called = running.process.family.called(running.spec.program.processes[name], which)
         return called[0] if called else None
+
+
+class InnerHangs(Hangs):
+    """Implements `diloco_chaos.harness.places.capabilities.InnerMainThreads`."""
+
+    def hang_inner(self, node: str, fault: str, process: str, holding: Holding) -> str:
+        """Do the same to one of the processes that it has started."""
+        return self._hang(node, fault, process, holding)
 
 
 def catches(pid: int) -> bool:

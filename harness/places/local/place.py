@@ -36,14 +36,15 @@ class Local(Place):
 
     name = "local"
     nodes = "processes"
-    can: ClassVar[frozenset[Ability]] = EVERYWHERE | FROM_WITHIN | {"signal_process", "signal_inner", "press"}
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | FROM_WITHIN | {
+        "signal_process", "signal_inner", "hang_inner", "press"}
     may: ClassVar[frozenset[Ability]] = frozenset({"corrupt_links"})
     unable = "processes alone can't do that"
     cannot: ClassVar[Mapping[Ability, str]] = {
         "corrupt_links": "the real Toxiproxy has no such toxic: leave --toxiproxy out for the embedded server"}
     alone: ClassVar[Mapping[Ability, str]] = {
         "signal_process": "the processes of a node can be told apart on this machine only",
-        "signal_inner": "the processes of a node can't be told apart there",
+        **dict.fromkeys(("signal_inner", "hang_inner"), "the processes of a node can't be told apart there"),
         "press": "pressure is put on this machine only",
         "corrupt_links": "only the embedded link server can turn over bits",
         **dict.fromkeys(FROM_WITHIN, "a library is preloaded into processes on this machine only"),

@@ -20,7 +20,7 @@ from diloco_chaos.harness.places.local.addresses import LocalAddresses
 from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.family import Family
 from diloco_chaos.harness.places.local.fork_client import ForkedProcess, ForkServerProcess
-from diloco_chaos.harness.places.local.hangs import Hangs
+from diloco_chaos.harness.places.local.hangs import InnerHangs
 from diloco_chaos.harness.places.local.links import CorruptedLinks, LinksBeside
 from diloco_chaos.harness.places.local.power_losses import PowerLosses
 from diloco_chaos.harness.places.local.preloads import Preloads
@@ -62,7 +62,7 @@ class LocalSite(Site):
         self._uncaught = Uncaught(undo_log.token)
         self._processes = NodeProcesses(self.nodes)
         self._preloads = Preloads(run, self.nodes, undo_log)
-        self._hangs = Hangs(self._preloads, self.nodes, undo_log)
+        self._hangs = InnerHangs(self._preloads, self.nodes, undo_log)
         self._power_losses = PowerLosses(run, self._preloads, self.nodes)
         self._cuda = CudaFaults(self._preloads, self.nodes, undo_log)
         self._pressures = Pressures(run, self.nodes, undo_log)

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the name of a variable
+NODE = "DILOCO_CHAOS_NODE"
+"""A variable that all processes of a command have: whose it is."""
 LOOPBACK = "127.0.0.1"
 GROWING = ("tape/*.jsonl", "logs/*.log", "workings/*.bin", "progress/*.jsonl")
 """Files that only grow, below the run's folder: each is sent on as it does."""
@@ -40,7 +42,8 @@ _LONGEST_LINE, _LARGEST = 1 << 16, 1 << 31
 _HELLO_S = 5.0
 _MOST_STRANGERS = 64
 """Connections that have not said hello; then the oldest has to go. All who are on its machine can reach its port."""
-_LAST_WORDS_S, _COUNT_S = 1.5, 0.5
+_LAST_WORDS_S, _SPARED_S, _COUNT_S = 1.5, 0.5, 0.5
+"""Of the two seconds that a pod has where nothing else was said; of more, all but half a second."""
 _ZEROS = bytes(1 << 16)
 _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 """What comes of reading something else."""
@@ -161,7 +164,7 @@ class Agent:
         self._writer: asyncio.StreamWriter | None = None
         self._strangers: list[asyncio.StreamWriter] = []  # the oldest first
         self._sending = asyncio.Lock()
-        self._over = asyncio.Event()
+        self._over, self._last_words_s = asyncio.Event(), _LAST_WORDS_S
         self._ending: asyncio.Future[None] | None = None
 
     async def serve(self, port: int, port_file: Path | None = None) -> None:
@@ -194,7 +197,7 @@ class Agent:
         self._ending = asyncio.ensure_future(self._end())
 
     async def _end(self) -> None:
-        until = time.monotonic() + _LAST_WORDS_S
+        until = time.monotonic() + self._last_words_s
         while time.monotonic() < until and not self._processes.all_over:
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(_LOOK_S * 3)  # what follows the growth of files has seen it by then
@@ -320,15 +323,36 @@ class Agent:
         return {"pid": self._processes.start(name, asked["argv"], log, asked.get("cwd") or None,
                                              asked.get("env", {}), pid_in)}, b""
 
+    def do_last_words(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Let processes have so many seconds from SIGTERM until all of this is killed."""
+        self._last_words_s = max(_LAST_WORDS_S, asked["seconds"] - _SPARED_S)
+        return {}, b""
+
+    def do_signal_inner(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Signal one of the processes that it has started, and not what that has started in turn; a pause is taken back
+        from all of that name. Return the pids that were signalled."""
+        number, sent = signal.Signals(asked["number"]), []
+        called = self._called(asked, data)
+        for pid in called if number == signal.SIGCONT else called[:1]:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+            sent.append(pid)
+        return {"pids": sent}, b""
+
     def do_signal(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Signal it. What ends it, stops it and lets it go on reaches all that it has started, too."""
         self._processes.send(asked["name"], signal.Signals(asked["number"]))
         return {}, b""
 
     def do_catches(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """Return whether a process catches a signal, and its pid; where `send` is true and it does, it gets it: one
-        that does not catch it would die of it."""
-        pid, number = self._processes.pid(asked["name"]), asked["number"]
+        """Return whether a process, or one that it has started, catches a signal, and its pid; where `send` is true and
+        it does, it gets it: one that does not catch it would die of it."""
+        called = self._called(asked, data) if asked.get("which") else [self._processes.pid(asked["name"])]
+        if not called:
+            raise ProcessLookupError(asked["which"])
+        pid, number = called[0], asked["number"]
         status = Path(f"/proc/{pid}/status").read_text().splitlines()
         caught = next((line for line in status if line.startswith("SigCgt:")), "SigCgt: 0")
         catches = bool(int(caught.split()[1], 16) >> (number - 1) & 1)
@@ -356,6 +380,16 @@ class Agent:
         """Let the kernel choose this process first where memory is short."""
         Path(f"/proc/{self._processes.pid(asked['name'])}/oom_score_adj").write_text("1000")
         return {}, b""
+
+    def _called(self, asked: dict[str, Any], data: bytes) -> list[int]:
+        """Return the processes that a node's has started and that the scenario calls so. `data`: the module that tells
+        them apart, which comes from the harness, as this file does."""
+        module: dict[str, Any] = {}
+        exec(compile(data, "called.py", "exec"), module)  # noqa: S102
+        first, own = self._processes.pid(asked["name"]), {f"{NODE}={asked['name']}", f"{TOKEN}={self._token}"}
+        found: list[int] = module["called"](asked["expression"], asked["which"], first,
+                                            {*_below(first), *_carrying(own)})
+        return found
 
     def _path(self, name: str) -> Path:
         """Below the run's folder where it is not absolute."""
@@ -439,6 +473,19 @@ def _below(root: int) -> list[int]:
                 continue
             parents.setdefault(parent, []).append(int(entry))
     return _walked(root, lambda pid: parents.get(pid, []))
+
+
+def _carrying(entries: set[str]) -> list[int]:
+    """Return the pids of all processes with these entries in their environment: some have left their parents."""
+    pids = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:  # it is gone, or not ours
+            continue
+        if entries <= set(environment.decode("utf-8", "replace").split("\0")):
+            pids.append(int(name))
+    return pids
 
 
 def _started_by(root: int) -> list[int]:

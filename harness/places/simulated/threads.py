@@ -15,7 +15,7 @@ class SimulatedThreads:
         self._nodes = nodes
         self._standing: dict[str, VirtualProcess] = {}  # by fault
 
-    def hang(self, node: str, fault: str, process: str, holding: Holding) -> str:
+    def hang(self, node: str, fault: str, holding: Holding) -> str:
         """Let it stand."""
         if not self._nodes[node].alive:
             return f"{node} is not there"

@@ -318,6 +318,10 @@ class Trainer(ABC):
         """Return whether a node trains and tells of no round: what others say of a round's members is about it, too."""
         return False
 
+    def ranks_of(self, node: str) -> int:
+        """Return how many processes of a node have a part in rounds, by the scenario's word; 0: it says nothing."""
+        return 0
+
     @property
     def writers(self) -> Sequence[str]:
         """Nodes that write the event log themselves."""

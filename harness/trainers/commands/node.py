@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import Restart, Service, splitt
 
 NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 MOST_NODES = 64
-_NEWER_OF_NODES = ("files", "left_behind", "spare")
+_NEWER_OF_NODES = ("files", "left_behind", "spare", "ranks")
 """Settings of a node that older plans lack: they stand in a plan only where something is said."""
 _LONGEST_FILE, _LONGEST_PATH = 1 << 20, 200
 
@@ -121,6 +121,8 @@ class NodeKind(InContainer):
     """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
     worker: bool | Literal["silent"] = False
     """It trains: its rounds are counted. `silent`: it tells of none, and what others say of `members` counts."""
+    ranks: int = Field(0, ge=0, le=4096)
+    """So many of its processes have a part in every round; 0: as many as are seen."""
     listens: bool = False
     """It has a port, `{port}`, and others may name it."""
     port: int = Field(0, ge=0, le=65535)

@@ -88,6 +88,10 @@ class Commands(Trainer):
         """Return whether the node's kind says `worker: silent`."""
         return node in self.settings.silent
 
+    def ranks_of(self, node: str) -> int:
+        """Return the `ranks` of the node's kind."""
+        return spec.ranks if (spec := self.settings.kind_of(node)) else 0
+
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
         raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")

@@ -121,6 +121,12 @@ class ToldBy(Part):
         """Return whether there may be a number of members."""
         return self.log is None or "members" in compiled(self.log).groupindex
 
+    @property
+    def tells_ranks(self) -> bool:
+        """Return whether ranks of a node may be told apart."""
+        return "rank" in (compiled(self.log).groupindex if self.log is not None else
+                          _WRITTEN_KEYS if self.written else self.keys)
+
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
         """Return the place where these nodes report their rounds."""
         keys = {str(what): key for what, key in self.keys.items()} or (_WRITTEN_KEYS if self.written else {})
@@ -371,6 +377,7 @@ class CommandSettings(SimpleSettings):
         yield from self._wrong_commands()
         yield from self._wrong_states()
         yield from self._wrong_spares()
+        yield from self._wrong_ranks()
         if not self.names:
             yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
         known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
@@ -404,6 +411,15 @@ class CommandSettings(SimpleSettings):
                 yield (("nodes", kind, "spare"),
                        "spare: only a worker can come later (`worker: true`), and no other node may need it before: "
                        "leave out `listens`, `ready` and `peers: caught`")
+
+    def _wrong_ranks(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, spec in self.nodes.items():
+            own = {kind, *spec.names(kind)}
+            if spec.ranks and (spec.worker is not True or not all(
+                    entry.tells_ranks for entry in self.progress if own.intersection([entry.node]))):
+                yield (("nodes", kind, "ranks"),
+                       "ranks: they are counted by their lines: write `worker: true`, and add a group "
+                       "`(?P<rank>\\d+)` to the `log` of the node's progress, or `rank` to its `keys`")
 
     def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         for kind, spec in self.nodes.items():

@@ -17,16 +17,16 @@ CHECKS = ("{no_global_stall: {max_gap: 5s}, none_left_out: {within: 3s}, blast_r
           "participation: [{learner: %s, at_least: 2%%}]}")
 
 
-def scenario(bug="", fault="{kill: job/rank-1, at: 2s}", learner="job/rank-0"):
-    trainer = {"kind": "commands", "rounds": 220, "nodes": {"job": {
+def scenario(bug="", fault="{kill: job/rank-1, at: 2s}", learner="job/rank-0", **more):
+    trainer = {"kind": "commands", "rounds": 220, "nodes": {"job": more | {
         "worker": True, "run": f"{{python}} -S {JOB} {{run}}/ranks {bug}", "processes": {"rank": r"LOCAL_RANK=(\d+)"}}},
         "progress": [{"node": "job", "log": r"\[rank(?P<rank>\d+)\] step=(?P<round>\d+) loss=(?P<loss>\S+)"}]}
     return parse(f"diloco_chaos: 1\nname: ranked\ndeadline: 60s\ntrainer: {json.dumps(trainer)}\nfaults: [{fault}]\n"
                  f"checks: {CHECKS % learner}\n")
 
 
-def ran(tmp_path, bug):
-    result = run_plan(freeze(scenario(bug), 0), tmp_path, NullAudience())
+def ran(tmp_path, bug, **more):
+    result = run_plan(freeze(scenario(bug, **more), 0), tmp_path, NullAudience())
     return result, {each.name: each for each in result.judgement.checks}
 
 
@@ -46,6 +46,12 @@ def test_a_rank_that_is_left_out_and_one_that_waits_for_it_are_found(tmp_path, b
     verdict = checks[check]
     assert verdict.verdict == "failed" or verdict.reason == "excused", verdict
     assert says in str(verdict), verdict
+
+
+def test_a_rank_that_never_comes_is_found_where_the_scenario_says_how_many_there_are(tmp_path):
+    _, checks = ran(tmp_path, "forgets", fault="{pause: job/rank-0, at: 2s, for: 300ms}", ranks=2)
+    assert checks["none_left_out"].verdict == "failed", checks["none_left_out"]
+    assert "member 2 of 2 of job (`ranks: 2`) had no part in" in str(checks["none_left_out"])
 
 
 def test_who_is_to_take_part_is_a_worker_or_a_rank_of_one():

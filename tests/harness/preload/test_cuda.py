@@ -10,7 +10,7 @@ import pytest
 
 from diloco_chaos.harness.preload.cuda import CUDA_CALLS, CudaRule
 from diloco_chaos.harness.preload.library import built
-from tests.support.stub_runtime import callers, stub_runtime
+from tests.support.stub_runtime import callers, compiled, stub_runtime
 
 ECC, NO_DEVICE, NOT_READY = 214, 100, 600
 OF_A_DEVICE = [call for call in CUDA_CALLS if call not in ("cudaGetDeviceCount", "cudaSetDevice", "cudaGetLastError",
@@ -64,7 +64,7 @@ def ask(page, caller):
         yield one
 
 
-@pytest.mark.parametrize("how", ["linked", "loaded later"])
+@pytest.mark.parametrize("how", ["linked", "loaded later", "looked up"])
 def test_where_nothing_is_armed_every_call_is_made(page, caller, how):
     with caller(how) as ask:
         assert {name: ask(name) for name in [*CUDA_CALLS, "__cudaLaunchKernel"] if ask(name)} == {}
@@ -73,7 +73,7 @@ def test_where_nothing_is_armed_every_call_is_made(page, caller, how):
     assert page.loaded == 1
 
 
-@pytest.mark.parametrize("how", ["linked", "loaded later"])
+@pytest.mark.parametrize("how", ["linked", "loaded later", "looked up"])
 @pytest.mark.parametrize("name", OF_A_DEVICE)
 def test_each_call_returns_the_error_where_it_is_meant_and_no_other_before_that(page, caller, how, name):
     page.arm_cuda(CudaRule([name], "error", ECC, ECC, lasts=True))
@@ -172,11 +172,27 @@ def test_who_waits_for_what_never_ends_waits_until_it_is_over(page, ask, another
     assert ask("cudaEventQuery") == 0
 
 
-def test_a_symbol_that_is_looked_up_in_the_runtime_itself_is_out_of_reach(page, runtime, environment):
-    page.arm_cuda(CudaRule(CUDA_CALLS, "error", ECC, ECC, lasts=True))
-    code = f"import ctypes, sys; sys.exit(ctypes.CDLL({str(runtime)!r}).cudaDeviceSynchronize())"
-    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
-    assert page.cuda_hits.met == {}
+def test_a_function_that_is_looked_up_as_ctypes_does_meets_it_too_and_one_that_is_not_there_is_not(page, runtime,
+                                                                                                     environment):
+    page.arm_cuda(BROKEN)
+    code = ("import ctypes, sys; runtime = ctypes.CDLL(sys.argv[1]); print(runtime.cudaDeviceSynchronize(), "
+            "hasattr(runtime, 'cudaFree'), hasattr(runtime, 'cudaLaunchHostFunc'))")
+    assert subprocess.check_output([sys.executable, "-c", code, runtime], env=environment,
+                                   text=True) == f"{ECC} True False\n"
+    assert page.cuda_hits.calls == {"cudaDeviceSynchronize": 1}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_second_runtime_in_a_process_keeps_its_own_functions(page, folder, runtime, environment, first):
+    other = compiled(folder, "libcudart.so.11", "int cudaGetDeviceCount(int *count) { *count = 5; return 0; }",
+                     "-shared", "-Wl,-soname,libcudart.so.11,-Bsymbolic")
+    page.arm_cuda(CudaRule(["cudaMalloc"], "error", ECC, ECC))
+    code = ("import ctypes, sys; count = ctypes.c_int()\nfor name in sys.argv[1:]:\n"
+            "    print(ctypes.CDLL(name).cudaGetDeviceCount(ctypes.byref(count)), count.value)")
+    names = [runtime, other][::-1 if first else 1]
+    assert subprocess.check_output([sys.executable, "-c", code, *names], env=environment,
+                                   text=True).splitlines() == ["0 1", "0 5"][::-1 if first else 1]
+    assert page.cuda_hits.met == {"cudaGetDeviceCount": 1}
 
 
 def test_without_a_runtime_nothing_but_what_asks_for_it_fails(page, environment):

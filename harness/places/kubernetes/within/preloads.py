@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.kubernetes.within.page import PodPage
 from diloco_chaos.harness.places.local.cuda import CudaFaults
-from diloco_chaos.harness.places.local.hangs import Called, Hangs
+from diloco_chaos.harness.places.local.hangs import Called, InnerHangs
 from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.connection import GoneError
 from diloco_chaos.harness.places.remote.hosts import LOOK_S, Host
+from diloco_chaos.harness.places.remote.inner import Inner, inner_process
 from diloco_chaos.harness.places.remote.process import RemoteProcess
 from diloco_chaos.harness.preload.page import STAND, Page
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -81,10 +82,12 @@ class PodPreloads(Preloads):
         """Its pod ends all of it."""
 
 
-class _First(NamedTuple):
-    """The first process of a node in a pod. Implements `diloco_chaos.harness.places.local.hangs.Called`."""
+class _InPod(NamedTuple):
+    """The first process of a node in a pod, or one that this has started. Implements
+    `diloco_chaos.harness.places.local.hangs.Called`."""
 
     process: RemoteProcess
+    inner: Inner | None
     pid: int
     """In the pod."""
 
@@ -92,23 +95,24 @@ class _First(NamedTuple):
         """Have its agent send it `STAND`, if it catches that."""
         if not self.process.host.lost:
             with suppress(GoneError):
-                self.process.agent.ask("catches", name=self.process.name, number=STAND, send=True)
+                _asked(self.process, self.inner, send=True)
 
 
-class PodHangs(Hangs):
-    """Main threads of first processes in pods: those that these have started can't be told apart from here."""
+class PodHangs(InnerHangs):
+    """Main threads of processes in pods."""
 
     def _called(self, node: str, process: str) -> Called | None:
         running = self._nodes[node]
-        if process or not running.alive or running.process.host.lost:
+        inner = inner_process(running.spec, process) if process else None
+        if (process and inner is None) or not running.alive or running.process.host.lost:
             return None
         with suppress(GoneError):
-            return _First(running.process, int(_asked(running.process)["pid"]))
+            return _InPod(running.process, inner, int(_asked(running.process, inner)["pid"]))
         return None
 
     def _catches(self, called: Called) -> bool:
-        assert isinstance(called, _First), "it has made them"
-        return _catches(called.process)
+        assert isinstance(called, _InPod), "it has made them"
+        return _catches(called.process, called.inner)
 
     def _owe(self, fault: str, page: Path) -> None:
         """Its pod ends all of it."""
@@ -121,12 +125,13 @@ class PodCuda(CudaFaults):
         """Its pod ends all of it."""
 
 
-def _catches(process: RemoteProcess) -> bool:
+def _catches(process: RemoteProcess, inner: Inner | None = None) -> bool:
     """Return whether a process is there and catches `STAND`."""
     with suppress(GoneError):
-        return not process.host.lost and bool(_asked(process)["catches"])
+        return not process.host.lost and bool(_asked(process, inner)["catches"])
     return False
 
 
-def _asked(process: RemoteProcess) -> dict[str, Any]:
-    return process.agent.ask("catches", name=process.name, number=STAND)
+def _asked(process: RemoteProcess, inner: Inner | None, *, send: bool = False) -> dict[str, Any]:
+    finds, fields = (inner.finder, inner.fields) if inner else (b"", {})
+    return process.agent.ask("catches", finds, name=process.name, number=STAND, send=send, **fields)

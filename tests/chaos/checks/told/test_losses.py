@@ -319,6 +319,36 @@ def test_a_control_needs_rounds_before_the_first_fault():
         controlled(process(0, 1, [4.0, 3.0]), kill=-1.0)
 
 
+WHOLE = [8.0 / number for number in range(1, 21)]
+
+
+def saved_at_once(after, *, before=(), checks=CONTROLLED, fault=1.15, **settings):
+    """A run that was asked to end after its twelfth round, saved, and went on with these losses, held against a whole
+    one; `before`: what it told instead in its first rounds."""
+    own = [*process(0, 1, [*before, *WHOLE[len(before):12]]), *process(1, 13, after)]
+    return held_against(own, process(0, 1, WHOLE), "rounds_repeat", checks, fault=fault, **settings)
+
+
+def test_where_no_round_is_made_again_what_comes_after_is_held_against_the_run_without_faults():
+    assert saved_at_once(WHOLE[12:]).measured == "0 of 8 differ from those without faults"
+    finding = saved_at_once([0.7, 0.65, *WHOLE[14:]])
+    assert (finding.holds, finding.measured) == (False, "2 of 8 differ from those without faults")
+    assert lines(finding)[0] == ("round 13: w-1.1 told the loss 0.7 at 1.20 s, and without faults it was 0.61538462; "
+                                 "the 12 rounds before the first fault are the same in both")
+    assert saved_at_once([0.7], checks="{rounds_repeat: {tolerance: 20%}, loss_parity: {against_baseline: 99%}}").holds
+
+
+def test_a_run_that_differs_before_the_first_fault_as_well_says_nothing_of_what_comes_after():
+    with pytest.raises(Unknown, match="no round was made twice"):
+        saved_at_once([0.7, 0.65], before=[8.1])
+    assert saved_at_once([0.7], before=[8.1], checks="{}") is None
+    assert saved_at_once([0.7], checks="{}", fault=0.5) is None, "too few rounds came before"
+
+
+def test_of_several_workers_nothing_is_said_as_one_may_have_gone_on_alone():
+    assert saved_at_once([0.7], checks="{}", workers=2) is None
+
+
 def same(own, its, checks="{same_as_uninterrupted: {}}"):
     return held_against(own, its, "same_as_uninterrupted", checks)
 

@@ -40,10 +40,10 @@ def made(*rounds, **settings):
     return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1"):
+def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1", ranks=0):
     trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
-               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2, "ranks": ranks}},
+               "progress": [{"node": "w", "log": r"(?P<rank>\d:)?(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
                         f"faults: [{{{fault}, at: 5s, for: 1s}}]\n"), 0)
     return History(plan, Tape(sorted(events, key=lambda event: event.t)))
@@ -449,7 +449,7 @@ def test_a_run_that_never_was_steady_or_has_one_worker_is_about_nothing():
     assert CHECKS["none_left_out"](history([])) is None
 
 
-def ranked(*lives, until=30.0):
+def ranked(*lives, until=30.0, ranks=0):
     """Two workers with two ranks each; of the second these are there, (rank, from, to), and a fault comes at 5 s."""
     events = [an_event(0.0, "rounds", 0, "steady", {"step": 0}),
               an_event(5.0, "harness", 0, "injected", {"fault": "f1"}),
@@ -462,7 +462,8 @@ def ranked(*lives, until=30.0):
         events += [an_event(t, node, 0, "step", {"step": number, "tokens": 0, "rank": rank}) for node, rank in present]
         events.append(an_event(t, "rounds", 0, "merge", {"round": number, "step": number, "contributions": [
             {"learner": node, "incarnation": 0, "rank": rank} for node, rank in present]}))
-    return history([*events, an_event(until, "rounds", 0, "finished", {"step": 1, "processed": 1})], rounds=999)
+    return history([*events, an_event(until, "rounds", 0, "finished", {"step": 1, "processed": 1})], rounds=999,
+                   ranks=ranks)
 
 
 def test_a_rank_that_has_no_part_in_rounds_to_the_end_is_left_out_though_its_node_takes_part():
@@ -477,6 +478,27 @@ def test_a_rank_that_has_no_part_in_rounds_to_the_end_is_left_out_though_its_nod
                                                 ("3", 13, 30)]], ids=["another's place", "and back"])
 def test_ranks_that_are_numbered_anew_are_not_left_out(lives):
     assert CHECKS["none_left_out"](ranked(*lives)).holds
+
+
+def test_a_rank_that_the_scenario_speaks_of_and_that_no_line_is_of_is_left_out():
+    finding = CHECKS["none_left_out"](ranked(("0", 0, 30), ranks=2))
+    assert (finding.holds, finding.measured) == (False, "1 of 4 members")
+    assert text(finding.evidence[0]) == ("member 2 of 2 of w-2 (`ranks: 2`) had no part in 299 rounds from 0.00 s to "
+                                         "the end of training: w-2/rank-0 told of any")
+    assert CHECKS["none_left_out"](ranked(("0", 0, 30))).holds  # nothing is promised
+
+
+def test_a_rank_that_came_after_the_first_fault_and_left_counts_where_the_scenario_says_how_many_there_are():
+    late = [("0", 0, 30), ("1", 6, 9)]
+    assert not CHECKS["none_left_out"](ranked(*late, ranks=2)).holds
+    assert CHECKS["none_left_out"](ranked(*late)).holds
+
+
+@pytest.mark.parametrize("lives", [
+    [("0", 0, 30), ("1", 0, 30)], [("0", 0, 30), ("1", 0, 8), ("2", 9, 30)], [("0", 0, 30), ("1", 22, 30)]],
+    ids=["all there", "numbered anew", "late"])
+def test_as_many_ranks_as_the_scenario_says_are_enough(lives):
+    assert CHECKS["none_left_out"](ranked(*lives, ranks=2)).holds
 
 
 def test_a_rank_that_is_a_round_behind_the_others_of_its_node_has_not_gone_back():

@@ -139,6 +139,31 @@ def test_a_log_of_every_tenth_round_leaves_nothing_out():
                       for number in range(9)]).holds
 
 
+@pytest.mark.parametrize("rounds", [
+    process(0, 1, [0] * 12), [*process(0, 1, range(9)), *process(1, 8, [7] * 12)],
+    [(f"w-{worker}", 0, number, number if worker == 2 else 5) for number in range(12) for worker in (1, 2)]],
+    ids=["from the beginning", "since a restart", "one of two"])
+def test_the_same_data_for_ever_are_no_passes(rounds):
+    finding = once(*rounds, workers=2)
+    assert (finding.holds, finding.measured) == (False, "the same batches in 12 rounds in a row")
+    assert "in 12 rounds in a row, from round" in text(finding.evidence[0])
+
+
+def test_workers_that_all_take_the_same_samples_again_and_again_are_found():
+    both = [(f"w-{worker}", 0, number, [(8 * worker, 8 * worker + 7)]) for number in range(12) for worker in (1, 2)]
+    assert once(*both, workers=2, kind="samples").measured == "the same samples in 12 rounds in a row"
+
+
+def test_one_number_that_is_all_that_was_told_may_be_the_size_of_a_batch():
+    with pytest.raises(Unknown, match="every round names the batch 32: that may be how many samples a batch has"):
+        once(*process(0, 1, [32] * 12))
+
+
+def test_one_batch_in_each_epoch_that_is_told_is_all_there_is():
+    assert once(*[("w-1", 0, number, 32, number) for number in range(12)]).holds
+    assert not once(*[("w-1", 0, number, 32, number // 4) for number in range(12)]).holds
+
+
 def test_without_named_data_it_is_left_out_and_not_known_where_it_is_asked_for():
     assert once(("w-1", 0, 1, None)) is None
     with pytest.raises(Unknown, match="no worker named the data"):

@@ -73,7 +73,7 @@ def test_a_rule_holds_for_the_next_container_too(ground):
 @pytest.mark.parametrize("holding", ["gil", "nothing"])
 def test_a_main_thread_stands_in_a_container_until_it_is_let_go(ground, holding):
     hangs = ground.cluster.having(MainThreads)
-    assert hangs.hang("w", holding, "", holding) == ""
+    assert hangs.hang("w", holding, holding) == ""
     ground.until(lambda: hangs.press(holding))
     assert ground.cluster.residue() == [f"the main thread of pid {ground.pid('w')} stands"]
     assert "release" in ground.owed()
@@ -88,9 +88,8 @@ def test_a_main_thread_stands_in_a_container_until_it_is_let_go(ground, holding)
 
 def test_a_node_without_it_gets_no_signal_that_would_end_it(ground):
     hangs = ground.cluster.having(MainThreads)
-    assert hangs.hang("worker", "f3", "", "gil") == (
+    assert hangs.hang("worker", "f3", "gil") == (
         "worker: nothing was preloaded into its first process: is it linked statically?")
-    assert hangs.hang("w", "f3", "rank-1", "gil") == "w had no process rank-1"
     ground.runs("worker")
 
 
@@ -181,7 +180,7 @@ cluster = Cluster(ComposeSite(run, lambda event: None, UndoLog(run.parent / "und
 program = Program("{python} -c 'while True: sum(range(1000))'", image="python:3.11-slim")
 cluster.start([NodeSpec("w", (), program=program, preloaded=frozenset({"fail_calls", "hang"}))])
 assert not cluster.having(CallFaults).arm("w", "f1", Rule("*", ["write"], "error", "EIO"))
-assert not cluster.having(MainThreads).hang("w", "f2", "", "gil")
+assert not cluster.having(MainThreads).hang("w", "f2", "gil")
 while not cluster.having(MainThreads).press("f2"):
     pass
 print("up", flush=True)

@@ -14,7 +14,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.capabilities import Drains, Machines, Pods, Watched
 from diloco_chaos.harness.record.tape.events import Start
 from diloco_chaos.harness.trainers.core.programs import Program
-from fake_kubernetes import end_container
+from fake_kubernetes import WORKER, end_container
 
 
 def test_nodes_run_in_pods_and_what_they_write_is_here(ground):
@@ -37,6 +37,29 @@ def test_one_whose_pod_is_taken_away_comes_back_in_another(ground, evict):
     ground.back()
     assert ground.of("exit")[0]["status"] in (-signal.SIGTERM, -signal.SIGKILL)
     assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-1"]
+
+
+SAVES = WORKER.replace("time.sleep(600)", """
+import signal
+def save(number, frame):
+    time.sleep(3)
+    open("saved", "w").write("saved")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, save)
+open("ready", "w").close()
+time.sleep(600)
+""")
+
+
+@pytest.mark.parametrize(("grace", "status"), [(20.0, 7), (2.0, -signal.SIGKILL)])
+def test_one_whose_pod_is_deleted_has_its_grace_period_to_save(make_ground, grace, status):
+    ground = make_ground()
+    ground.start(SAVES)
+    ground.until((ground.path / "pods/worker-0/ready").exists)
+    ground.cluster.having(Pods).delete_pod("worker", 0.1, grace=grace)
+    ground.until(lambda: ground.of("exit"))
+    assert ground.of("exit")[0]["status"] == status
+    assert (ground.path / "pods/worker-0/saved").exists() == (status == 7)
 
 
 def test_a_pod_that_is_gone_and_nobody_took_ends_the_run_with_a_sentence(ground):

@@ -11,7 +11,7 @@ import pytest
 from diloco_chaos.harness.base.processes import TOKEN as TOKEN_NAME
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.places.base import NodeSpec
-from diloco_chaos.harness.places.local.hangs import Hangs
+from diloco_chaos.harness.places.local.hangs import InnerHangs
 from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.record.reaper import heal
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -48,7 +48,7 @@ def ground(tmp_path):
         return process
     first, other = started(preloads.environment("w", "")), started({})
     nodes["w"] = SimpleNamespace(process=SimpleNamespace(pid=first.pid, family=Family(other.pid)), spec=spec)
-    yield SimpleNamespace(hangs=Hangs(preloads, nodes, log), first=first, log=log, path=tmp_path, nodes=nodes,
+    yield SimpleNamespace(hangs=InnerHangs(preloads, nodes, log), first=first, log=log, path=tmp_path, nodes=nodes,
                           preloads=preloads)
     for process in processes:
         process.kill()
@@ -56,7 +56,7 @@ def ground(tmp_path):
 
 
 def test_the_first_process_stands_and_is_let_go(ground):
-    assert ground.hangs.hang("w", "f1", "", "gil") == ""
+    assert ground.hangs.hang("w", "f1", "gil") == ""
     while not ground.hangs.press("f1"):
         pass
     assert ground.hangs.press("f1").pid == ground.first.pid
@@ -68,24 +68,24 @@ def test_the_first_process_stands_and_is_let_go(ground):
 
 
 def test_a_process_that_would_die_of_the_signal_gets_none(ground):
-    assert ground.hangs.hang("w", "f1", "rank-1", "gil") == (
+    assert ground.hangs.hang_inner("w", "f1", "rank-1", "gil") == (
         "w: nothing was preloaded into rank-1: is it linked statically?")
-    assert ground.hangs.hang("w", "f1", "rank-2", "gil") == "w had no process rank-2"
+    assert ground.hangs.hang_inner("w", "f1", "rank-2", "gil") == "w had no process rank-2"
     assert ground.hangs.residue() == []
 
 
 def test_of_a_node_one_stands_at_a_time(ground):
-    ground.hangs.hang("w", "f1", "", "gil")
-    assert ground.hangs.hang("w", "f2", "", "gil") == "w: another main thread of it is to stand: one at a time"
+    ground.hangs.hang("w", "f1", "gil")
+    assert ground.hangs.hang("w", "f2", "gil") == "w: another main thread of it is to stand: one at a time"
     ground.hangs.release("f2")
     while not ground.hangs.press("f1"):
         pass
     ground.hangs.release("f1")
-    assert ground.hangs.hang("w", "f2", "", "gil") == ""
+    assert ground.hangs.hang("w", "f2", "gil") == ""
 
 
 def test_of_a_dead_harness_its_reaper_lets_it_go(ground):
-    ground.hangs.hang("w", "f1", "", "gil")
+    ground.hangs.hang("w", "f1", "gil")
     written = [json.loads(line) for line in (ground.path / "undo-log").read_text().splitlines()]
     assert written[-1]["entry"] == "release"
     ground.log.close()

@@ -257,3 +257,20 @@ def test_the_folder_of_the_scenario_is_a_placeholder():
 def test_half_of_the_workers_make_as_many_shared_rounds_and_half_of_those_of_their_own(shared, share):
     found = settings(shared=shared)
     assert found.merging_speed(["replica-1"]) == share * found.merging_speed(found.names)
+
+
+@pytest.mark.parametrize(("node", "progress"), [
+    ({"worker": True}, {"log": r"(?P<round>\d+)"}), ({"worker": True}, {"metrics": "{name}.jsonl"}),
+    ({"worker": "silent"}, {"log": r"(?P<rank>\d)(?P<round>\d+)"})])
+def test_ranks_are_counted_by_lines_that_say_which_one_tells_them(node, progress):
+    nodes = {"replica": {"run": "t", "ranks": 2} | node, "other": {"run": "t", "worker": True}}
+    found = said(nodes, progress=[{"node": "replica"} | progress])
+    assert "add a group `(?P<rank>" in found["nodes.replica.ranks"]
+
+
+@pytest.mark.parametrize("progress", [
+    {"log": r"(?P<rank>\d)(?P<round>\d+)"}, {"metrics": "{name}.jsonl", "keys": {"rank": "r"}}, {"written": True}])
+def test_ranks_of_a_node_may_be_promised_where_they_are_told_apart(progress):
+    assert "nodes.replica.ranks" not in said(replica(ranks=2), progress=[{"node": "replica"} | progress])
+    assert commands(replica(ranks=2)).ranks_of("replica") == 2
+    assert commands(replica()).ranks_of("replica") == 0

@@ -3,18 +3,43 @@ agents on this machine; tests/alone/test_kubernetes.py has real ones."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
+from contextlib import suppress
 
+import psutil
 import pytest
 
-from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.capabilities import CallFaults, CudaCalls, MainThreads, Pods
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.capabilities import (
+    CallFaults,
+    CudaCalls,
+    InnerMainThreads,
+    InnerProcesses,
+    MainThreads,
+    Pods,
+)
 from diloco_chaos.harness.places.kubernetes.within import preloads as module
 from diloco_chaos.harness.preload.cuda import CudaRule
 from diloco_chaos.harness.preload.page import Rule
+from diloco_chaos.harness.trainers.core.programs import Program
 from fake_kubernetes import WORKER
 from tests.support.stub_runtime import callers, stub_runtime
 
+RANKED = """
+import os, subprocess, sys, time
+if "RANK" not in os.environ:
+    for rank in "01":
+        subprocess.Popen([sys.executable, __file__], env=os.environ | {"RANK": rank})
+    time.sleep(600)
+number, rank = 0, os.environ["RANK"]
+while True:
+    number += 1
+    open(f"said-{rank}.new", "w").write(str(number))
+    os.replace(f"said-{rank}.new", f"said-{rank}")
+    time.sleep(0.002)
+"""
 RULE = Rule("*/tried", ["write"], "error", "ENOSPC")
 TRIES = WORKER.replace("time.sleep(600)", """
 import socket
@@ -94,7 +119,7 @@ def test_calls_on_files_fail_in_a_pod_and_are_counted_there(ground):
 
 def test_the_pods_owe_the_end_of_it_and_nothing_else_is_owed(ground):
     ground.cluster.having(CallFaults).arm("worker", "f1", RULE)
-    ground.cluster.having(MainThreads).hang("worker", "f2", "", "gil")
+    ground.cluster.having(MainThreads).hang("worker", "f2", "gil")
     assert ground.owed() == ["namespace"]
 
 
@@ -138,7 +163,7 @@ def test_of_a_pod_that_is_gone_what_was_known_last_is_known(ground):
 def test_a_main_thread_stands_in_a_pod_until_it_is_let_go(ground, holding):
     hangs = ground.cluster.having(MainThreads)
     said(ground)
-    assert hangs.hang("worker", "f1", "", holding) == ""
+    assert hangs.hang("worker", "f1", holding) == ""
     stands = ground.until(lambda: hangs.press("f1"))
     assert stands.call == ("sendto" if holding == "network" else "")
     assert ground.cluster.residue() == [f"the main thread of pid {stands.pid} stands"]
@@ -149,6 +174,69 @@ def test_a_main_thread_stands_in_a_pod_until_it_is_let_go(ground, holding):
     hangs.release("f1")
     assert next_try(ground) == "written"
     assert ground.cluster.residue() == []
+
+
+@pytest.fixture
+def ranks(make_ground, tmp_path, monkeypatch):
+    """A ground whose worker has two ranks, and what each of them has counted to."""
+    monkeypatch.setattr(module, "_AT", str(tmp_path / "preloaded"))
+    (tmp_path / "ranked.py").write_text(RANKED)
+    ground = make_ground()
+    ground.cluster.start([NodeSpec("worker", (), preloaded=frozenset({"hang"}), program=Program(
+        f"{sys.executable} {tmp_path}/ranked.py", processes={"rank": r"RANK=(\d)"}))])
+
+    def counted(rank):
+        file = tmp_path / f"pods/worker-0/said-{rank}"
+        ground.until(file.exists)
+        return int(file.read_text())
+
+    def goes_on(rank):
+        last = counted(rank)
+        ground.until(lambda: counted(rank) > last + 1)
+        return True
+    assert goes_on(0)
+    assert goes_on(1)
+    ranks = psutil.Process(ground.api.there["worker-0"].process.pid).children(recursive=True)
+    yield ground, counted, goes_on
+    for process in ranks:  # a container's end would be theirs
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def test_one_of_a_nodes_processes_stands_in_a_pod_and_the_other_goes_on(ranks):
+    ground, counted, goes_on = ranks
+    hangs = ground.cluster.having(InnerMainThreads)
+    assert hangs.hang_inner("worker", "f1", "rank-1", "gil") == ""
+    stands = ground.until(lambda: hangs.press("f1"))
+    stood = counted(1)
+    assert goes_on(0)
+    assert counted(1) == stood
+    assert ground.cluster.residue() == [f"the main thread of pid {stands.pid} stands"]
+    hangs.release("f1")
+    assert goes_on(1)
+
+
+def test_a_process_that_there_is_not_in_a_pod_is_told(ranks):
+    hangs = ranks[0].cluster.having(InnerMainThreads)
+    assert hangs.hang_inner("worker", "f1", "rank-7", "gil") == "worker had no process rank-7"
+    assert hangs.hang_inner("worker", "f1", "loader-1", "gil") == "worker had no process loader-1"
+    assert ranks[0].cluster.having(InnerProcesses).signal_process("worker", "rank-7", signal.SIGKILL) == []
+
+
+def test_one_of_a_nodes_processes_is_paused_and_killed_in_a_pod_and_the_other_goes_on(ranks):
+    ground, counted, goes_on = ranks
+    signals = ground.cluster.having(InnerProcesses)
+    pid, = signals.signal_process("worker", "rank-1", signal.SIGSTOP)
+    ground.until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    stood = counted(1)
+    assert goes_on(0)
+    assert counted(1) == stood
+    assert signals.signal_process("worker", "rank-1", signal.SIGCONT) == [pid]
+    assert goes_on(1)
+    assert signals.signal_process("worker", "rank-1", signal.SIGKILL) == [pid]
+    ground.until(lambda: not signals.signal_process("worker", "rank-1", signal.SIGCONT)
+                 or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    assert goes_on(0)
 
 
 def test_a_device_fails_in_a_pod_and_in_the_next_one_until_it_is_healed(make_ground, tmp_path, monkeypatch):
@@ -176,16 +264,16 @@ def test_a_device_fails_in_a_pod_and_in_the_next_one_until_it_is_healed(make_gro
 def test_a_node_without_it_gets_no_signal_that_would_end_it(begin):
     ground = begin(frozenset({"fail_calls"}))
     hangs = ground.cluster.having(MainThreads)
-    assert hangs.hang("worker", "f1", "", "gil") == (
+    assert hangs.hang("worker", "f1", "gil") == (
         "worker: nothing was preloaded into its first process: is it linked statically?")
-    assert hangs.hang("worker", "f1", "rank-1", "gil") == "worker had no process rank-1"
+    assert hangs.hang_inner("worker", "f1", "rank-1", "gil") == "worker had no process rank-1"
     assert next_try(ground) == "written"
 
 
 def test_one_that_is_dead_does_not_stand(ground):
     ground.cluster.kill("worker", 600.0)
     ground.until(lambda: ground.of("exit"))
-    assert ground.cluster.having(MainThreads).hang("worker", "f1", "", "gil") == "worker was not there"
+    assert ground.cluster.having(MainThreads).hang("worker", "f1", "gil") == "worker was not there"
 
 
 def test_a_machine_of_another_kind_is_refused_and_nothing_is_left(begin, make_ground, monkeypatch):
