@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,11 @@ def slower(pairing: Pairing, share: float) -> list[str]:
 
 
 def _share(row: Row) -> float:
+    """How much longer it takes, as a share of what it took."""
     was, told = row.first.estimate, row.difference.estimate
-    return told.mean / was.mean if was and told and was.mean > 0 else 0.0 if told is None else float("inf")
+    if was is None or told is None:
+        return 0.0
+    return told.mean / was.mean if was.mean > 0 else math.inf
 
 
 def _sentence(row: Row, share: float) -> str:

@@ -7,6 +7,7 @@ from diloco_chaos.chaos.report.comparison.words import (
     CALLS,
     HOW_TO_READ,
     MARKS,
+    ONLY,
     between,
     change,
     counted,
@@ -14,6 +15,7 @@ from diloco_chaos.chaos.report.comparison.words import (
     missing,
     notes,
     value,
+    verdicts,
 )
 from diloco_chaos.chaos.report.forms.markdown import escaped
 
@@ -34,7 +36,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def _lead(pairing: Pairing, place: str) -> list[str]:
     says = headline(pairing)
-    lines = [f"### {escaped(says.title)}", "", escaped(f"{counted(pairing)}, {place}"), ""]
+    lines = [f"### {escaped(says.title)}", "", escaped(f"{counted(pairing)}, {place}; {verdicts(pairing)}. {ONLY}"), ""]
     lines += [f"- ✓ **better:** {escaped(line)}" for line in says.better]
     lines += [f"- ✗ **worse:** {escaped(line)}" for line in says.worse]
     lines += [f"- ? **perhaps:** {escaped(line)}" for line in says.perhaps]

@@ -10,6 +10,8 @@ from diloco_chaos.chaos.report.comparison.model import Comparison, Row
 from diloco_chaos.chaos.report.forms.page import DARK, LIGHT, environment
 
 _WIDE = 240
+_LEAST = 0.25
+"""Of what the first way has: the least that half of a line stands for, so that little looks little."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def drawn(row: Row) -> Drawn | None:
     told = row.difference.estimate
     if told is None or told.low is None or told.high is None:
         return None
-    most = max(abs(told.low), abs(told.high)) or 1.0
+    was = row.first.estimate.mean if row.first.estimate else 0.0
+    most = max(abs(told.low), abs(told.high), _LEAST * abs(was)) or 1.0
     ends = sorted(_at(end, most, row) for end in (told.low, told.high))
     return Drawn(ends[0], ends[1], _at(told.mean, most, row), _said(row, told))
 

@@ -12,6 +12,7 @@ from diloco_chaos.chaos.report.comparison.words import (
     CALLS,
     HOW_TO_READ,
     MARKS,
+    ONLY,
     between,
     change,
     counted,
@@ -19,10 +20,11 @@ from diloco_chaos.chaos.report.comparison.words import (
     missing,
     notes,
     value,
+    verdicts,
 )
 from diloco_chaos.harness.base.units import shortened
 
-_WIDEST, _NAME = 100, 17
+_WIDEST, _NAME, _CELL = 100, 20, 9
 _STYLES: dict[Call, str] = {"better": "bold green", "worse": "bold red", "perhaps": "yellow", "no": "dim",
                             "untold": "dim"}
 
@@ -46,8 +48,8 @@ def show(comparison: Comparison, console: Console) -> None:
 def _lead(pairing: Pairing, place: str, console: Console, width: int) -> None:
     says = headline(pairing)
     console.print(Text.assemble("\n", (says.title, "bold")), width=width)
-    where = f"{counted(pairing)}, {place}"
-    console.print(Text(where, "dim"), width=width)
+    for line in (f"{counted(pairing)}, {place}. {ONLY}", verdicts(pairing)):
+        console.print(Text(line), width=width)
     for words, call in ((says.better, "better"), (says.worse, "worse"), (says.perhaps, "perhaps")):
         for line in words:
             text = Text.assemble((f"{MARKS[call]} {CALLS[call]}: ", _STYLES[call]), line)  # type: ignore[index]
@@ -65,7 +67,7 @@ def _table(pairing: Pairing) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 0, 0, 1), show_edge=False)
     table.add_column("", no_wrap=True)
     for name in (pairing.first.name, pairing.second.name):
-        table.add_column(Text(shortened(name, _NAME)), justify="right", overflow="fold")
+        table.add_column(Text(shortened(name, _NAME)), justify="right", overflow="fold", min_width=_CELL)
     table.add_column("difference", justify="right", no_wrap=True)
     table.add_column("95% interval", justify="right", no_wrap=True)
     table.add_column("it is", no_wrap=True)

@@ -78,6 +78,9 @@ def ways_of(scenarios: Sequence[str], variants: Sequence[Variant], seeds: Sequen
         VariantError: a variant has a key that the scenario lacks, or a value that it can't have.
     """
     if not variants:
+        if len(set(scenarios)) < len(scenarios):
+            raise VariantError(f"{' '.join(scenarios)}: the same scenario twice; name another one, or say what is "
+                               f"different with --with KEY=VALUE")
         return [Way(name, _frozen(load(each)[0], seeds))
                 for name, each in zip(_names_of(scenarios), scenarios, strict=True)]
     (scenario,), was = scenarios, dict[str, str]()
@@ -231,8 +234,12 @@ def _key(of: Variant, document: dict[str, Any], path: tuple[str, ...], here: Any
     if key in here or key in known or (len(path) > 2 and not set(here) & set(known)):  # names of somebody's own
         return key
     listed = sorted({*known, *here} - {"diloco_chaos"})
-    raise VariantError(f"--with {of.said}: no key {'.'.join(path)!r}{nearest(key, listed)}; "
-                       f"{f'{above} has' if above else 'there are'} {names(listed)}")
+    if not above:  # one of these, or of the cluster's, whose name alone will do
+        near = nearest(key, [*listed, *known_keys(document, ("cluster", ""))])
+        own = names(sorted(known_keys(document, ("cluster", ""))))
+        raise VariantError(f"--with {of.said}: no key {key!r}{near}; there are {names(listed)}, and in cluster {own}")
+    raise VariantError(f"--with {of.said}: no key {'.'.join(path)!r}{nearest(key, listed)}; {above} has "
+                       f"{names(listed)}")
 
 
 def _known(document: dict[str, Any], path: tuple[str, ...]) -> list[str]:

@@ -22,9 +22,10 @@ CALLS: dict[Call, str] = {"better": "better", "worse": "worse", "perhaps": "perh
 MARKS: dict[Call, str] = {"better": "✓", "worse": "✗", "perhaps": "?", "no": "", "untold": ""}
 HOW_TO_READ = (
     "Times of phases count from the fault. An interval holds the true difference in 95% of all cases.",
-    "better, worse: more than chance, allowing for how many figures there are: where nothing differs, 95% of the pages "
-    "say so. perhaps: the interval alone leaves out zero; more runs will tell.",
+    "better, worse: more than chance explains, with allowance for how many figures there are. perhaps: the interval "
+    "of this figure alone leaves out zero; more runs will tell. not shown: chance may explain it.",
     "What has no time in one of two runs takes no part in the difference, and is counted beside the figure.")
+ONLY = "Only what is more than chance explains is called better or worse."
 _ENDINGS: dict[Ending, str] = {"never": "never", "untold": "not told", "idle": "nothing to do"}
 _MANY = 10
 
@@ -51,11 +52,12 @@ def headline(pairing: Pairing) -> Headline:
     if runs < 2:
         title = f"{first} and {second}: one run of each tells no difference from chance"
     elif better and not worse:
-        title = f"{second} is better than {first}"
+        title = f"{second} is better than {first} in {len(better)} of {len(pairing.rows)} figures, worse in none"
     elif worse and not better:
-        title = f"{first} is better than {second}"
+        title = f"{first} is better than {second} in {len(worse)} of {len(pairing.rows)} figures, worse in none"
     elif better:
-        title = f"{second} is better than {first} in some figures, and worse in others"
+        title = (f"{second} is better than {first} in {len(better)} of {len(pairing.rows)} figures, and worse in "
+                 f"{len(worse)}")
     else:
         title = f"no difference between {first} and {second} is shown by {runs} runs of each"
     is_open = runs < _MANY and (perhaps or not (better or worse))
@@ -67,9 +69,10 @@ def phrase(row: Row) -> str:
     """A row's difference as a person says it: `noticed 27.0 s sooner (4.1 s, not 31.0 s)`."""
     told = row.difference.estimate
     assert told is not None, "a row of which something is said"
-    values = f"({value(row, row.second)} instead of {value(row, row.first)})"
+    values = f"({value(row, row.second)}, not {value(row, row.first)})"
     if row.unit == "rate":
-        return f"{row.name} {'more' if told.mean > 0 else 'less'} often {values}"
+        held = "held " if row.kind == "check" else ""
+        return f"{row.name} {held}in {value(row, row.second)} runs instead of {value(row, row.first)}"
     amount = shown(abs(told.mean), row.unit)
     if row.kind == "phase":
         return f"{row.name} {amount} {'later' if told.mean > 0 else 'sooner'} {values}"
@@ -101,7 +104,8 @@ def between(row: Row) -> str:
     told = row.difference.estimate
     if told is None or told.low is None or told.high is None:
         return ""
-    return f"{_signed(told.low, row.unit)} to {_signed(told.high, row.unit)}"
+    factor, decimals, unit = _scale(max(abs(told.low), abs(told.high)), row.unit)
+    return f"{factor * told.low:+.{decimals}f} to {factor * told.high:+.{decimals}f}{unit}"
 
 
 def shown(amount: float, unit: str) -> str:
@@ -111,6 +115,13 @@ def shown(amount: float, unit: str) -> str:
     if unit in ("share", "rate"):
         return f"{100 * amount:.1f}%" if unit == "share" else f"{100 * amount:.0f}%"
     return f"{amount:.3g} {unit}"
+
+
+def verdicts(pairing: Pairing) -> str:
+    """How many runs of each way passed."""
+    (row,) = [row for row in pairing.rows if row.kind == "passed"]
+    return (f"passed: {pairing.first.name} {value(row, row.first)}, {pairing.second.name} "
+            f"{value(row, row.second)}")
 
 
 def counted(pairing: Pairing) -> str:
@@ -130,6 +141,15 @@ def notes(pairings: Sequence[Pairing]) -> list[str]:
         lines += [f"{name}, seed {run.seed} is {run.verdict.lower()}, and its figures count all the same: {run.why}"
                   for name, run in pairing.unproved]
     return list(dict.fromkeys(lines))
+
+
+def _scale(most: float, unit: str) -> tuple[float, int, str]:
+    """How amounts of this size are told: times how much, with how many decimals, and in what."""
+    if unit == "s":
+        return (1e3, 0, " ms") if most < 0.9995 else (1, 1 if most < 1000 else 0, " s")
+    if unit in ("share", "rate"):
+        return 100, 1 if unit == "share" else 0, "%"
+    return 1, 1 if most < 1000 else 0, ""
 
 
 def _signed(amount: float, unit: str) -> str:
