@@ -8,7 +8,9 @@ Student's t with half of the chance left to it: 97.5% where the noise is normal,
   less than what rounding makes of it.
 - Two ways are held against each other in pairs of the same plan and seed: what a seed does to both takes no part.
 - A page of ten figures shows a difference by chance on four pages out of ten. `more_than_chance` allows for that: on
-  95% of the pages without a difference it names none (S. Holm, Scand. J. Statist. 6, 1979).
+  95% of the pages without a difference it names none (Y. Hochberg, Biometrika 75, 1988, for figures that go up and
+  down together, as phases that follow each other do). The chance of a difference is Student's own: where there is none,
+  what is measured twice differs to both sides alike, however skewed it is.
 
 What no interval of few runs can tell is an event that comes in one run out of five: it was not seen.
 """
@@ -26,7 +28,10 @@ from numpy.typing import NDArray
 
 SURE = 0.95
 _SKEW = 2
-"""So many times the chance of Student's t is told, for noise that is not normal."""
+"""An interval leaves out its end with this much less chance than it says, for noise that is not normal."""
+_CALLED = 0.04
+"""On so many pages a difference may be called that is none: less than the 5% that are promised, since few runs are not
+quite what theory has."""
 _Z = 1.959964
 _NUISANCE = np.linspace(0.005, 0.995, 199)
 _EPSILON = 1e-9
@@ -82,7 +87,7 @@ def difference(pairs: Sequence[tuple[float | None, float | None]], resolution: f
         return Difference(told, 1.0, missing)
     if error == 0:
         return Difference(told, 0.0 if told.mean else 1.0, missing)
-    return Difference(told, min(1.0, _SKEW * beyond(abs(told.mean) / error, len(more) - 1)), missing)
+    return Difference(told, beyond(abs(told.mean) / error, len(more) - 1), missing)
 
 
 def difference_of_rates(first: tuple[int, int], second: tuple[int, int]) -> Difference:
@@ -102,14 +107,17 @@ def difference_of_rates(first: tuple[int, int], second: tuple[int, int]) -> Diff
     return Difference(told, _barnard(first, second), (0, 0))
 
 
+def least_chance(runs: int, others: int) -> float:
+    """Return the least chance that `difference_of_rates` can tell of so many runs."""
+    return _barnard((0, runs), (others, others)) if runs and others else 1.0
+
+
 def more_than_chance(chances: Sequence[float]) -> list[bool]:
     """Say of each difference of a page whether it is more than chance, as many as there are."""
-    called = [False] * len(chances)
-    for rank, index in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
-        if chances[index] > (1 - SURE) / (len(chances) - rank):
-            break
-        called[index] = True
-    return called
+    by_chance = sorted(range(len(chances)), key=chances.__getitem__)
+    most = max((rank for rank, index in enumerate(by_chance, 1)
+                if chances[index] <= _CALLED / (len(chances) - rank + 1)), default=0)
+    return [index in by_chance[:most] for index in range(len(chances))]
 
 
 def wilson(passed: int, count: int) -> tuple[float, float]:

@@ -16,8 +16,10 @@ from diloco_chaos.chaos.report.model import WORDS, Word
 from diloco_chaos.chaos.runner.run import Result, exit_code, reason
 from diloco_chaos.chaos.scenario.bounds import Goodput
 from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.base.units import shortened
 
 Ending = Literal["", "never", "untold", "idle"]
+_LONGEST = 200
 GOODPUT, LOST, STALL, TOOK = "goodput", "lost work", "longest stall", "took"
 
 
@@ -78,7 +80,7 @@ def measured(result: Result) -> RunMeasured:
     lost = [each.lost_steps for each in followed]
     return RunMeasured(
         run=str(result.folder.path), seed=history.plan.seed, plan=history.plan.digest, verdict=WORDS[code],
-        why="" if code == 0 else ", ".join(failed) if code == 1 else reason(result), faults=faults_of(history.plan),
+        why="" if code == 0 else ", ".join(failed) if code == 1 else _first(reason(result)), faults=faults_of(history.plan),
         recoveries={f"{each.span.id} {each.target}": {phase.name: _phase(phase, each.span.began)
                                                       for phase in each.phases} for each in followed},
         figures={GOODPUT: _goodput(history), STALL: _stall(history), TOOK: _took(result),
@@ -97,6 +99,10 @@ def unit_of(figure: str, way: WayMeasured) -> str:
     """Return what a figure is measured in."""
     units: Mapping[str, str] = {GOODPUT: "share", LOST: way.unit}
     return units.get(figure, "s")
+
+
+def _first(words: str) -> str:
+    return shortened(words.partition("\n")[0], _LONGEST)
 
 
 def _unit(plan: Plan) -> str:

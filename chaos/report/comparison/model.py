@@ -23,11 +23,13 @@ from diloco_chaos.chaos.evidence.phases import (
     RESTARTED,
 )
 from diloco_chaos.chaos.report.chance import (
+    SURE,
     Difference,
     Estimate,
     difference,
     difference_of_rates,
     estimate,
+    least_chance,
     more_than_chance,
 )
 from diloco_chaos.chaos.report.comparison.measured import (
@@ -129,17 +131,29 @@ class Comparison:
             return INTERRUPTED
         if self.slower:
             return 1
-        return 0 if all(pairing.seeds and pairing.rows for pairing in self.pairings) else INCONCLUSIVE
+        told = [any(row.difference.estimate for row in pairing.rows) for pairing in self.pairings]
+        return 0 if all(told) else INCONCLUSIVE
 
 
 def paired(ways: Sequence[WayMeasured]) -> list[Pairing]:
     """Return every way but the first beside the first. The more figures there are, the more each of them needs to be
     called more than chance."""
     pairings = [_pairing(ways[0], other) for other in ways[1:]]
-    called = iter(more_than_chance([row.difference.chance for pairing in pairings for row in pairing.rows]))
+    tested = [row.difference.chance for pairing in pairings for row in pairing.rows if _can_tell(row, pairing)]
+    called = iter(more_than_chance(tested))
     return [Pairing(pairing.first, pairing.second, pairing.seeds,
-                    tuple(_judged(row, next(called)) for row in pairing.rows), pairing.not_told)
-            for pairing in pairings]
+                    tuple(_judged(row, _can_tell(row, pairing) and next(called)) for row in pairing.rows),
+                    pairing.not_told) for pairing in pairings]
+
+
+def _can_tell(row: Row, pairing: Pairing) -> bool:
+    """Return whether a row is one of those that may be called more than chance: a rate of few runs never is, whatever
+    comes out, and need not make it harder for the others."""
+    if row.unit != "rate":
+        return row.difference.estimate is not None
+    others = sum(other.unit != "rate" for other in pairing.rows)
+    runs = [cell.held[1] if cell.held else 0 for cell in (row.first, row.second)]
+    return least_chance(runs[0], runs[1]) * max(1, others) <= 1 - SURE
 
 
 def _pairing(first: WayMeasured, second: WayMeasured) -> Pairing:
@@ -242,8 +256,10 @@ def _judged(row: Row, called: bool) -> Row:
     call: Call
     if told is None or told.low is None or told.high is None or told.runs < _ENOUGH:
         call = "untold"
-    elif called and row.sign:
+    elif told.low <= 0 <= told.high:
+        call = "no"
+    elif called:
         call = "better" if row.sign > 0 else "worse"
     else:
-        call = "perhaps" if told.low > 0 or told.high < 0 else "no"
+        call = "perhaps"
     return Row(row.name, row.kind, row.unit, row.more_is_better, row.first, row.second, row.difference, call)

@@ -24,7 +24,7 @@ from diloco_chaos.chaos.report.comparison.words import (
 )
 from diloco_chaos.harness.base.units import shortened
 
-_WIDEST, _NAME, _CELL = 100, 20, 9
+_WIDEST, _NAME, _CELL = 100, 20, 10
 _STYLES: dict[Call, str] = {"better": "bold green", "worse": "bold red", "perhaps": "yellow", "no": "dim",
                             "untold": "dim"}
 
@@ -67,7 +67,7 @@ def _table(pairing: Pairing) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 0, 0, 1), show_edge=False)
     table.add_column("", no_wrap=True)
     for name in (pairing.first.name, pairing.second.name):
-        table.add_column(Text(shortened(name, _NAME)), justify="right", overflow="fold", min_width=_CELL)
+        table.add_column(Text(_broken(name)), justify="right", overflow="fold", min_width=_CELL)
     table.add_column("difference", justify="right", no_wrap=True)
     table.add_column("95% interval", justify="right", no_wrap=True)
     table.add_column("it is", no_wrap=True)
@@ -80,3 +80,8 @@ def _table(pairing: Pairing) -> Table:
 
 def _cell(row: Row, cell: Cell) -> Text:
     return Text("\n".join(filter(None, [value(row, cell), missing(cell)])))
+
+
+def _broken(name: str) -> str:
+    """A way's name as a column's head, on two lines where it is long."""
+    return shortened(name, _NAME).replace("=", "\n=", len(name) > _CELL)

@@ -18,12 +18,12 @@ MEANING = {
     LOST: "work of all targets that came to nothing", STALL: "the longest time without a round or merge",
     GOODPUT: "share of the time, or of the pace before the first fault, that came to something",
     TOOK: "from the steady state to the end of training"}
-CALLS: dict[Call, str] = {"better": "better", "worse": "worse", "perhaps": "perhaps", "no": "not shown", "untold": "–"}
+CALLS: dict[Call, str] = {"better": "better", "worse": "worse", "perhaps": "perhaps", "no": "unclear", "untold": "–"}
 MARKS: dict[Call, str] = {"better": "✓", "worse": "✗", "perhaps": "?", "no": "", "untold": ""}
 HOW_TO_READ = (
     "Times of phases count from the fault. An interval holds the true difference in 95% of all cases.",
     "better, worse: more than chance explains, with allowance for how many figures there are. perhaps: the interval "
-    "of this figure alone leaves out zero; more runs will tell. not shown: chance may explain it.",
+    "of this figure alone leaves out zero; more runs will tell. unclear: chance may explain it.",
     "What has no time in one of two runs takes no part in the difference, and is counted beside the figure.")
 ONLY = "Only what is more than chance explains is called better or worse."
 _ENDINGS: dict[Ending, str] = {"never": "never", "untold": "not told", "idle": "nothing to do"}
@@ -58,6 +58,8 @@ def headline(pairing: Pairing) -> Headline:
     elif better:
         title = (f"{second} is better than {first} in {len(better)} of {len(pairing.rows)} figures, and worse in "
                  f"{len(worse)}")
+    elif perhaps:
+        title = f"{first} and {second} may differ: {runs} runs of each do not settle it"
     else:
         title = f"no difference between {first} and {second} is shown by {runs} runs of each"
     is_open = runs < _MANY and (perhaps or not (better or worse))
@@ -96,7 +98,9 @@ def missing(cell: Cell) -> str:
 def change(row: Row) -> str:
     """The difference with its sign."""
     told = row.difference.estimate
-    return "–" if told is None else _signed(told.mean, row.unit)
+    if told is None:
+        return "–"
+    return _signed(told.mean, row.unit) if row.unit in ("s", "share", "rate") else f"{told.mean:+.3g}"
 
 
 def between(row: Row) -> str:
