@@ -14,6 +14,7 @@ from diloco_chaos.chaos.report.comparison.words import (
     headline,
     missing,
     notes,
+    pairs,
     value,
     verdicts,
 )
@@ -27,7 +28,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         lines += _lead(pairing, comparison.place)
         names = [escaped(way.name) for way in (pairing.first, pairing.second)]
         lines += [f"| | {names[0]} | {names[1]} | difference | 95% interval | it is |", "|---|--:|--:|--:|--:|---|"]
-        lines += [_row(row) for row in pairing.rows]
+        lines += [_row(row, pairing) for row in pairing.rows]
         lines.append("")
     lines += ["<details><summary>How to read it</summary>", "", *(f"- {line}" for line in HOW_TO_READ),
               *(f"- {escaped(line)}" for line in notes(comparison.pairings)), "", "</details>", ""]
@@ -46,10 +47,11 @@ def _lead(pairing: Pairing, place: str) -> list[str]:
     return [*lines, ""]
 
 
-def _row(row: Row) -> str:
+def _row(row: Row, pairing: Pairing) -> str:
     call = f"{MARKS[row.call]} {CALLS[row.call]}".strip()
-    return f"| {escaped(row.name)} | {_cell(row, row.first)} | {_cell(row, row.second)} | {change(row)} | " \
-           f"{between(row)} | {call} |"
+    more = " ".join(filter(None, [change(row), pairs(row, pairing)]))
+    cells = [escaped(row.name), _cell(row, row.first), _cell(row, row.second), more, between(row), call]
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(row: Row, cell: Cell) -> str:

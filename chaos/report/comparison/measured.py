@@ -80,7 +80,8 @@ def measured(result: Result) -> RunMeasured:
     lost = [each.lost_steps for each in followed]
     return RunMeasured(
         run=str(result.folder.path), seed=history.plan.seed, plan=history.plan.digest, verdict=WORDS[code],
-        why="" if code == 0 else ", ".join(failed) if code == 1 else _first(reason(result)), faults=faults_of(history.plan),
+        why="" if code == 0 else ", ".join(failed) if code == 1 else _first(reason(result)),
+        faults=faults_of(history.plan),
         recoveries={f"{each.span.id} {each.target}": {phase.name: _phase(phase, each.span.began)
                                                       for phase in each.phases} for each in followed},
         figures={GOODPUT: _goodput(history), STALL: _stall(history), TOOK: _took(result),

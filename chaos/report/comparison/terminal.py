@@ -19,6 +19,7 @@ from diloco_chaos.chaos.report.comparison.words import (
     headline,
     missing,
     notes,
+    pairs,
     value,
     verdicts,
 )
@@ -73,13 +74,18 @@ def _table(pairing: Pairing) -> Table:
     table.add_column("it is", no_wrap=True)
     for row in pairing.rows:
         style = _STYLES[row.call]
-        table.add_row(Text(row.name), _cell(row, row.first), _cell(row, row.second), change(row), between(row),
+        table.add_row(Text(row.name), _cell(row, row.first), _cell(row, row.second),
+                      _lines(change(row), pairs(row, pairing)), between(row),
                       Text(CALLS[row.call], style))
     return table
 
 
 def _cell(row: Row, cell: Cell) -> Text:
-    return Text("\n".join(filter(None, [value(row, cell), missing(cell)])))
+    return _lines(value(row, cell), missing(cell))
+
+
+def _lines(*lines: str) -> Text:
+    return Text("\n".join(filter(None, lines)))
 
 
 def _broken(name: str) -> str:

@@ -103,6 +103,13 @@ def change(row: Row) -> str:
     return _signed(told.mean, row.unit) if row.unit in ("s", "share", "rate") else f"{told.mean:+.3g}"
 
 
+def pairs(row: Row, pairing: Pairing) -> str:
+    """Of how many pairs a difference is, where those are not all; else empty."""
+    told = row.difference.estimate
+    fewer = told is not None and row.unit != "rate" and told.runs < len(pairing.seeds)
+    return f"of {told.runs} pair{'s' * (told.runs != 1)}" if fewer and told else ""
+
+
 def between(row: Row) -> str:
     """The difference's interval with signs: `-30 s to -24 s`; empty where there is none."""
     told = row.difference.estimate
@@ -130,11 +137,13 @@ def verdicts(pairing: Pairing) -> str:
 
 def counted(pairing: Pairing) -> str:
     """How many runs there are, and of what seeds."""
-    pairs = len(pairing.seeds)
     seeds = list(pairing.seeds)
-    run = seeds == list(range(seeds[0], seeds[0] + pairs)) if seeds else False
-    which = f"{seeds[0]} to {seeds[-1]}" if run and pairs > 1 else names(list(map(str, seeds))) if seeds else "none"
-    return f"{pairs} pair{'s' * (pairs != 1)} of runs, seed{'s' * (pairs != 1)} {which}"
+    count = len(seeds)
+    if not seeds:
+        return "no pairs of runs"
+    in_a_row = count > 1 and seeds == list(range(seeds[0], seeds[0] + count))
+    which = f"{seeds[0]} to {seeds[-1]}" if in_a_row else names(list(map(str, seeds)))
+    return f"{count} pair{'s' * (count != 1)} of runs, seed{'s' * (count != 1)} {which}"
 
 
 def notes(pairings: Sequence[Pairing]) -> list[str]:
