@@ -41,14 +41,15 @@ def compare(
         "earlier comparison. Exits 1 where a phase of recovery got slower.")] = None,
     slower_by: Annotated[str, typer.Option(help="With --baseline: how much slower is too slow, beside being more than "
                                            "the noise.")] = _USUAL_SHARE,
-    repeat: Annotated[int, typer.Option(min=0, max=100, help="Runs of each way, with as many seeds in a row; 0: 5, 1 "
-                                        "of each mode, with --baseline those that it has.")] = 0,
+    repeat: Annotated[int | None, typer.Option(
+        min=1, max=100, show_default=f"{_USUAL_RUNS}; 1 of each mode; with --baseline those that it has",
+        help="Runs of each way, with as many seeds in a row.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training; the "
                                              "first of them (0 if not given).")] = None,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="Folder for compare.html, compare.md and compare.json; by default a "
                                              "new one beside the runs.")] = None,
-    on: Annotated[str, on_option()] = "",
+    on: Annotated[str, on_option(shown=f"{DEFAULT}; {VIRTUAL} for modes")] = "",
     given: Any = None,
     step_time: Annotated[str, typer.Option(help="Time of a learner's step, as in 150ms; raise it on a slower machine; "
                                            "auto: what this machine can hold.")] = "",
