@@ -105,12 +105,6 @@ class Pairing:
         """Return the rows of which that is said."""
         return [row for row in self.rows if row.call in calls]
 
-    @property
-    def unproved(self) -> list[tuple[str, RunMeasured]]:
-        """Runs that proved nothing, with the name of their way."""
-        return [(way.name, run) for way in (self.first, self.second) for run in way.runs
-                if run.verdict not in ("PASSED", "FAILED")]
-
 
 @dataclass(frozen=True)
 class Comparison:

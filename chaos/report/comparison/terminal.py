@@ -25,7 +25,7 @@ from diloco_chaos.chaos.report.comparison.words import (
 )
 from diloco_chaos.harness.base.units import shortened
 
-_WIDEST, _NAME, _CELL = 100, 20, 10
+_WIDEST, _NAME, _CELL, _FIGURE = 100, 20, 10, 17
 _STYLES: dict[Call, str] = {"better": "bold green", "worse": "bold red", "perhaps": "yellow", "no": "dim",
                             "untold": "dim"}
 
@@ -66,7 +66,7 @@ def _lead(pairing: Pairing, place: str, console: Console, width: int) -> None:
 
 def _table(pairing: Pairing) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 0, 0, 1), show_edge=False)
-    table.add_column("", no_wrap=True)
+    table.add_column("", max_width=_FIGURE)
     for name in (pairing.first.name, pairing.second.name):
         table.add_column(Text(_broken(name)), justify="right", overflow="fold", min_width=_CELL)
     table.add_column("difference", justify="right", no_wrap=True)

@@ -141,9 +141,13 @@ def differing(plan: Plan, other: Plan) -> list[str]:
     said = []
     for part in ("cluster", "checks", "deadline"):
         one, its = (_flat(each.document().get(part), part) for each in (plan, other))
-        said += [f"{key} {shown(one.get(key))} → {shown(its.get(key))}" for key in one | its
+        said += [f"{key} {_said(one.get(key))} → {_said(its.get(key))}" for key in one | its
                  if one.get(key) != its.get(key)]
     return said
+
+
+def _said(value: Any) -> str:
+    return "not set" if value is None else shown(value)
 
 
 def shown(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diloco_chaos.chaos.evidence.phases import EXCLUDED, FIRST_ROUND, MADE_GOOD, NOTICED, OVER, PACE, READY, RESTARTED
-from diloco_chaos.chaos.report.comparison.measured import GOODPUT, LOST, STALL, TOOK, Ending
+from diloco_chaos.chaos.report.comparison.measured import GOODPUT, LOST, STALL, TOOK, Ending, WayMeasured
 from diloco_chaos.chaos.report.comparison.model import Call, Cell, Pairing, Row
 from diloco_chaos.harness.base.units import names, show_seconds
 
@@ -129,10 +129,14 @@ def shown(amount: float, unit: str) -> str:
 
 
 def verdicts(pairing: Pairing) -> str:
-    """How many runs of each way passed."""
-    (row,) = [row for row in pairing.rows if row.kind == "passed"]
-    return (f"passed: {pairing.first.name} {value(row, row.first)}, {pairing.second.name} "
-            f"{value(row, row.second)}")
+    """How many runs of each way passed, and how many prove nothing."""
+    return f"passed: {_passed(pairing.first, pairing)}, {_passed(pairing.second, pairing)}"
+
+
+def _passed(way: WayMeasured, pairing: Pairing) -> str:
+    ends = [run.verdict for run in way.runs if run.seed in pairing.seeds]
+    open_ = len(ends) - ends.count("PASSED") - ends.count("FAILED")
+    return f"{way.name} {ends.count('PASSED')} of {len(ends)}" + (f" ({open_} inconclusive)" if open_ else "")
 
 
 def counted(pairing: Pairing) -> str:
@@ -151,9 +155,16 @@ def notes(pairings: Sequence[Pairing]) -> list[str]:
     lines = []
     for pairing in pairings:
         lines += [f"not told in any run: {phase}: {why}" for phase, why in pairing.not_told.items()]
-        lines += [f"{name}, seed {run.seed} is {run.verdict.lower()}, and its figures count all the same: {run.why}"
-                  for name, run in pairing.unproved]
-    return list(dict.fromkeys(lines))
+        lines += [_unproved(way) for way in (pairing.first, pairing.second)]
+    return list(dict.fromkeys(filter(None, lines)))
+
+
+def _unproved(way: WayMeasured) -> str:
+    runs = [run for run in way.runs if run.verdict not in ("PASSED", "FAILED")]
+    if not runs:
+        return ""
+    which = f"seed{'s' * (len(runs) > 1)} {names([str(run.seed) for run in runs])}"
+    return f"{way.name}: {which} inconclusive, and the figures count all the same: {runs[0].why}"
 
 
 def _scale(most: float, unit: str) -> tuple[float, int, str]:

@@ -34,6 +34,7 @@ def test_it_fits_eighty_columns_and_nothing_is_cut():
         text = printed(comparison)
         assert max(map(len, text.splitlines())) <= 80
         assert "…" not in text
+        assert {line.split()[-1] for line in text.splitlines() if " took  " in line} <= {"unclear", "–"}
     assert "3 never" in text
     assert "unclear" in text
 

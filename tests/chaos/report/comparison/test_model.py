@@ -2,6 +2,7 @@
 
 import pytest
 
+from diloco_chaos.chaos.report.comparison.words import notes, verdicts
 from two_ways import compared, quick_and_slow, run
 
 
@@ -63,7 +64,8 @@ def test_training_that_does_not_end_has_taken_no_time_and_a_row_of_its_own():
 def test_runs_that_prove_nothing_do_not_count_as_passed_or_failed_and_are_told():
     comparison = compared([run(0, {}), run(1, {})], [run(0, {}, verdict="INCONCLUSIVE"), run(1, {}, verdict="FAILED")])
     assert rows(comparison)["runs that passed"].second.held == (0, 1)
-    assert [each.seed for _, each in comparison.pairings[0].unproved] == [0]
+    assert verdicts(comparison.pairings[0]) == "passed: naive 2 of 2, prepared 0 of 2 (1 inconclusive)"
+    assert notes(comparison.pairings) == ["prepared: seed 0 inconclusive, and the figures count all the same: "]
 
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"slower": ("x",)}, 1), ({"interrupted": "x"}, 130)])
