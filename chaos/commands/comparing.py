@@ -1,65 +1,151 @@
-"""The command that holds modes against each other."""
+"""The command that holds ways of training against each other: scenarios, settings, modes, or what was before."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
-from diloco_chaos.chaos.commands.places import backend_of, on_option
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json, understood
+from diloco_chaos.chaos.commands.modes import in_modes, one_run_of_each
+from diloco_chaos.chaos.commands.places import backend_of, on_option, takes_place_options
 from diloco_chaos.chaos.commands.running import with_options
 from diloco_chaos.chaos.scenario.loading import load
-from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.warnings import warnings_of
-from diloco_chaos.harness.base.errors import nearest
-from diloco_chaos.harness.places.registry import VIRTUAL
+from diloco_chaos.harness.places.registry import DEFAULT, VIRTUAL
+
+if TYPE_CHECKING:
+    from diloco_chaos.chaos.report.comparison.measured import WayMeasured
+    from diloco_chaos.chaos.report.comparison.variants import Way
+
+_USUAL_RUNS, _USUAL_SHARE = 5, "20%"
 
 
+@takes_place_options
 def compare(
-    scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
+    scenarios: Annotated[list[str], typer.Argument(metavar="SCENARIO [OTHER]...", help="Scenarios by name or file. "
+                                                   "Several are held against the first; of one, its modes are, or "
+                                                   "what --with or --baseline says.")],
+    with_: Annotated[list[str] | None, typer.Option(
+        "--with", metavar="KEY=VALUE", help="The same scenario with another setting, as in cluster.quorum=1 or "
+        "nodes.worker.env.SAVE_EVERY=10; several settings of one variant with commas; a name before them if you like: "
+        "'prepared: quorum=1'. Repeat it for more variants.")] = None,
     modes: Annotated[str | None, typer.Option(help="Modes, as in decoupled,streaming; by default every one that "
                                               "suits the plan.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
+    baseline: Annotated[Path | None, typer.Option(
+        metavar="RUNS", help="Hold new runs against these: a folder of runs of the scenario, or compare.json of an "
+        "earlier comparison. Exits 1 where a phase of recovery got slower.")] = None,
+    slower_by: Annotated[str, typer.Option(help="With --baseline: how much slower is too slow, beside being more than "
+                                           "the noise.")] = _USUAL_SHARE,
+    repeat: Annotated[int | None, typer.Option(
+        min=1, max=100, show_default=f"{_USUAL_RUNS}; 1 of each mode; with --baseline those that it has",
+        help="Runs of each way, with as many seeds in a row.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training; the "
+                                             "first of them (0 if not given).")] = None,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
-    on: Annotated[str, on_option(VIRTUAL)] = VIRTUAL,
+    out: Annotated[Path | None, typer.Option(help="Folder for compare.html, compare.md and compare.json; by default a "
+                                             "new one beside the runs.")] = None,
+    on: Annotated[str, on_option(shown=f"{DEFAULT}; {VIRTUAL} for modes")] = "",
+    given: Any = None,
     step_time: Annotated[str, typer.Option(help="Time of a learner's step, as in 150ms; raise it on a slower machine; "
                                            "auto: what this machine can hold.")] = "",
     device: Annotated[str, typer.Option(help="What learners compute on; same as for `run`.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Run the same frozen plan in several training modes, and print the results side by side.
+    """Run ways of training in turn under the same faults, and tell which recovers sooner and whether it is chance.
 
-    Example: `diloco-chaos compare deaths --modes decoupled,streaming`
+    Ways are scenarios with the same faults, or one scenario with other settings. Each runs with the same seeds. Exit
+    codes: 0 compared, 1 slower than the baseline, 3 no run told anything.
+
+    Example: `diloco-chaos compare kill-one --with cluster.quorum=2 --on simulated`
     """
-    from diloco_chaos.chaos.report.compare import compared, document, plans, show
-    backend = backend_of(on, {})
-    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device,
-                        most_load=backend.most_load)
-    all_modes = plan.trainer.modes
-    if not all_modes:
-        raise Failure(f"{scenario}: trainer {plan.trainer.name} has no modes to compare", 2)
-    asked = ",".join(all_modes) if modes is None else modes
-    chosen = list(dict.fromkeys(name for mode in asked.split(",") if (name := mode.strip())))
-    if not chosen:
-        raise Failure(f"--modes {modes!r} names none; there are {', '.join(all_modes)}", 2)
-    for mode in chosen:
-        if mode not in all_modes:
-            raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, all_modes)}; "
-                          f"there are {', '.join(all_modes)}", 2)
-    by_mode, senseless = plans(plan, chosen)
-    if modes is not None and senseless:
-        possible = plans(plan, all_modes)[0]
-        raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
-                                 f"there {'is' if len(possible) == 1 else 'are'} for it: "
-                                 f"--modes {','.join(possible)}"]), 2)
+    from diloco_chaos.chaos.report.comparison.perform import side_by_side
+    from diloco_chaos.chaos.report.comparison.saved import document, folder_for, write
+    from diloco_chaos.chaos.report.comparison.terminal import show
+    share, of_modes = _share(slower_by), _must_agree(scenarios, with_ or [], modes, baseline)
+    backend = backend_of(on or (VIRTUAL if of_modes else DEFAULT), given)
     console = Console(stderr=as_json)
-    for line in [*(f"left out: {why}" for why in senseless.values()),
-                 *dict.fromkeys(f"warning: {text}" for each in by_mode.values()
-                                for text in warnings_of(each.trainer, [planned.fault for planned in each.faults]))]:
+
+    def settled(plan: Plan) -> Plan:
+        return with_options(plan, step_time=step_time, device=device, most_load=backend.most_load)
+    seeds = [(seed or 0) + number for number in range(repeat or (_USUAL_RUNS if not of_modes else 1))]
+    before = None
+    if of_modes:
+        ways = _ways_of_modes(scenarios[0], modes, [settled(freeze(load(scenarios[0])[0], each)) for each in seeds],
+                              console, lambda by_mode, plan: one_run_of_each(by_mode, plan, runs_dir, console, backend,
+                                                                             as_json))
+    elif baseline is not None:
+        before, ways = _beside_baseline(scenarios[0], baseline, seeds if repeat or seed is not None else [], settled)
+    else:
+        ways = _ways(scenarios, with_ or [], seeds, settled)
+    _warn(console, [], [way.plans[0] for way in ways])
+    comparison = side_by_side(ways, before, share, runs_dir, console, backend)
+    folder = folder_for(out, runs_dir, ways[0].plans[0].scenario)
+    write(folder, comparison)
+    print_json(document(comparison)) if as_json else show(comparison, console)
+    console.print(f"saved   {folder}: compare.html, compare.md for a pull request, compare.json for --baseline",
+                  style="dim", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(comparison.exit_code)
+
+
+def _must_agree(scenarios: list[str], variants: list[str], modes: str | None, baseline: Path | None) -> bool:
+    """Return whether modes are compared.
+
+    Raises:
+        Failure: more than one kind of ways is asked for.
+    """
+    said = [name for name, given in (("several scenarios", len(scenarios) > 1), ("--with", bool(variants)),
+                                     ("--modes", modes is not None), ("--baseline", baseline is not None)) if given]
+    if len(said) > 1:
+        raise Failure(f"{' and '.join(said)}: one comparison has ways of one kind; give one of them", 2)
+    return not said or modes is not None
+
+
+def _ways(scenarios: list[str], variants: list[str], seeds: list[int], settled: Callable[[Plan], Plan]) -> list[Way]:
+    from diloco_chaos.chaos.report.comparison.variants import must_compare, variant, ways_of
+    ways = [way.having(settled) for way in ways_of(scenarios, [variant(said) for said in variants], seeds)]
+    must_compare(ways)
+    return ways
+
+
+def _ways_of_modes(scenario: str, modes: str | None, plans: list[Plan], console: Console,
+                   one_of_each: Callable[[dict[str, Plan], Plan], None]) -> list[Way]:
+    """The scenario in each mode; where each has one run, these are all that there is."""
+    from diloco_chaos.chaos.report.comparison.variants import Way
+    by_mode, left_out = in_modes(scenario, plans[0], modes)
+    if len(plans) == 1:
+        _warn(console, left_out, list(by_mode.values()))
+        one_of_each(by_mode, plans[0])
+    _warn(console, left_out, [])
+    return [Way(mode, tuple(in_modes(scenario, plan, mode)[0][mode] for plan in plans)) for mode in by_mode]
+
+
+def _beside_baseline(scenario: str, path: Path, seeds: list[int],
+                     settled: Callable[[Plan], Plan]) -> tuple[WayMeasured, list[Way]]:
+    from diloco_chaos.chaos.report.comparison.baseline import baseline_of, must_be_same
+    from diloco_chaos.chaos.report.comparison.variants import Way
+    loaded = load(scenario)[0]
+    with understood(path):
+        before = baseline_of(path, freeze(loaded, 0), seeds)
+    plans = tuple(settled(freeze(loaded, run.seed)) for run in before.runs)
+    must_be_same(path, before, plans)
+    return before, [Way("now", plans)]
+
+
+def _warn(console: Console, lines: list[str], plans: list[Plan]) -> None:
+    warnings = [f"warning: {text}" for plan in plans
+                for text in warnings_of(plan.trainer, [planned.fault for planned in plan.faults])]
+    for line in [*lines, *dict.fromkeys(warnings)]:
         console.print(line, style="yellow", markup=False)
-    rows, histories = compared(by_mode, runs_dir, console, backend)
-    print_json(document(plan, rows)) if as_json else show(plan, rows, histories, console)
-    raise typer.Exit(3 if any(row.why for row in rows) else 0)
+
+
+def _share(text: str) -> float:
+    from diloco_chaos.harness.base.units import share
+    try:
+        return float(share(text))
+    except ValueError as error:
+        raise Failure(f"--slower-by: {error}", 2) from error

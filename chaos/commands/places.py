@@ -42,10 +42,11 @@ def takes_place_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def on_option(default: str = registry.DEFAULT) -> Any:
-    """`--on`: which places there are, that of the default first."""
+def on_option(default: str = registry.DEFAULT, shown: str = "") -> Any:
+    """`--on`: which places there are, that of the default first. `shown`: the default, where it is not one place."""
     known = sorted(registry.places(), key=lambda place: place.name != default)
-    return typer.Option(help=f"{units.names([f'{place.name} ({place.nodes})' for place in known], 'or')}.")
+    return typer.Option(help=f"{units.names([f'{place.name} ({place.nodes})' for place in known], 'or')}.",
+                        show_default=shown or True)
 
 
 def backend_of(on: str, given: Mapping[str, Any]) -> Backend:

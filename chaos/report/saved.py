@@ -34,7 +34,7 @@ def kept(result: Result, summed_up: Literal["always", "unless passed", "never"] 
     except OSError as error:
         _warn(str(result.folder.path / PAGE), error)
     if summed_up == "always" or (summed_up == "unless passed" and model.verdict != "PASSED"):
-        _summed_up(report_markdown(model))
+        add_to_ci_page(report_markdown(model))
     return result
 
 
@@ -62,10 +62,11 @@ def stale(folder: RunFolder) -> bool:
 def suite_kept(rows: Sequence[SuiteRow]) -> None:
     """Several runs, told together on the page of CI."""
     if rows:
-        _summed_up(suite_markdown(rows))
+        add_to_ci_page(suite_markdown(rows))
 
 
-def _summed_up(text: str) -> None:
+def add_to_ci_page(text: str) -> None:
+    """Add it to the page of CI, where there is one."""
     if summary := os.environ.get(_SUMMARY):
         try:
             with open(summary, "a") as file:

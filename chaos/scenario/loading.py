@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,18 @@ from diloco_chaos.harness.places.base import ABILITIES
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN
 from diloco_chaos.scenarios import find
 
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes another document of one that has what it extends beneath it, and both `trainer` and `cluster`."""
 
-def load(name: str) -> tuple[Scenario, Path]:
-    """A scenario by its file's path, or by its name from the library.
+
+def load(name: str, change: Change | None = None) -> tuple[Scenario, Path]:
+    """A scenario by its file's path, or by its name from the library. `change`: makes another one of it.
 
     Raises:
         ScenarioError: there is no such scenario, or it has problems.
     """
     path = _located(name)
-    return parse(text_of(path), path), path
+    return _read(text_of(path), path, ABILITIES, (), change)[0], path
 
 
 def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = ABILITIES) -> Scenario:
@@ -38,11 +41,12 @@ def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = A
     return _read(text, file, abilities, ())[0]
 
 
-def _read(text: str, file: Path | str, abilities: Sequence[str],
-          above: tuple[Path, ...]) -> tuple[Scenario, dict[str, Any]]:
+def _read(text: str, file: Path | str, abilities: Sequence[str], above: tuple[Path, ...],
+          change: Change | None = None) -> tuple[Scenario, dict[str, Any]]:
     """The scenario, and the document that it was made from; `above` are the files that extend it."""
     raw = annotated(text, file)
     document, problems = _extended(raw, file, abilities, above)
+    document = change(document) if change is not None and not problems else document
     document = _placed(document, Path(file).resolve().parent)
     known = KnownCluster.NOTHING if problems else KnownCluster.ALL
     scenario, cleared, details = mistakes(document)

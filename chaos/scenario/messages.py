@@ -53,7 +53,7 @@ def _means_nothing(document: Mapping[str, Any], detail: Detail) -> bool:
     """Return whether a detail is about a key that is unknown, and was not meant for another one."""
     if detail["type"] != "extra_forbidden":
         return False
-    return not nearest(_key(detail["loc"]), _known_keys(document, detail["loc"]))
+    return not nearest(_key(detail["loc"]), known_keys(document, detail["loc"]))
 
 
 def _without(part: Any, locations: Sequence[Sequence[Any]]) -> Any:
@@ -106,7 +106,7 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
         message += f"; {detail['input']!r} is text" + (
             " (leave the quotes out)" if re.fullmatch(r"[\d.]+", detail["input"]) else "")
     if detail["type"] == "extra_forbidden":
-        known = _known_keys(document, where)
+        known = known_keys(document, where)
         keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
         message = f"unknown key {_key(where)!r}{nearest(_key(where), known)}{keys}"
     elif detail["type"] == "unknown_fault":
@@ -134,7 +134,7 @@ def _written(raw: Any, document: Mapping[str, Any], where: Sequence[Any]) -> str
     return ".".join(str(part + 1 if isinstance(part, int) else part) for part in said)
 
 
-def _known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[str]:
+def known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[str]:
     """Return the keys that are valid where an unknown key was."""
     trainer = document.get("trainer")
     kind = named(document["faults"][location[1]], ())["kind"] if location[0] == "faults" else ""

@@ -36,7 +36,7 @@ LIGHT = {"ink": "#1b1f24", "dim": "#5c6570", "paper": "#fff", "card": "#f5f7f9",
           "third": "#b35900", "green": "#43a463", "cyan": "#2f8fb5", "yellow": "#b8690f", "blue": "#3b4cc0",
           "magenta": "#a94fc0", "red": "#d03a36", "bright_yellow": "#f2cf5b", "bright_cyan": "#7fd1de",
           "bright_black": "#b4bcc6"}
-_DARK = {"ink": "#e6e9ed", "dim": "#98a2ae", "paper": "#14171b", "card": "#1d2227", "line": "#343b43",
+DARK = {"ink": "#e6e9ed", "dim": "#98a2ae", "paper": "#14171b", "card": "#1d2227", "line": "#343b43",
          "good": "#56d364", "bad": "#ff7b72", "unsure": "#e3b341", "fault": "#ff7b7233", "own": "#6cb2ff",
          "other": "#c69bff", "third": "#ffa657", "bright_black": "#4b545e"}
 """Those of the light page that are others on the dark one."""
@@ -46,7 +46,7 @@ def report_html(model: ReportModel, past: Sequence[Past] = ()) -> str:
     """The page; `past`: earlier runs of the same scenario, the oldest first."""
     return environment().get_template("report.html.j2").render(
         **_timeline(model), past=past, loss=loss(model), loss_height=LOSS, marks=MARKS, verdicts=VERDICTS, light=LIGHT,
-        dark=_DARK, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
+        dark=DARK, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
 
 
 def timeline_svg(model: ReportModel) -> str:

@@ -1,0 +1,66 @@
+"""Runs the ways in turn, seed by seed: what a machine does meanwhile hits all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from diloco_chaos.chaos.report.comparison.baseline import slower
+from diloco_chaos.chaos.report.comparison.measured import RunMeasured, WayMeasured, measured, way_of
+from diloco_chaos.chaos.report.comparison.model import Comparison, paired
+from diloco_chaos.chaos.report.comparison.variants import Way, differing
+from diloco_chaos.chaos.report.live import Terminal
+from diloco_chaos.chaos.report.saved import kept
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.runner.run import run_plan
+
+_STYLES: dict[str, str] = {"PASSED": "green", "FAILED": "bold red", "INCONCLUSIVE": "yellow"}
+
+
+def side_by_side(ways: Sequence[Way], before: WayMeasured | None, share: float, runs: Path, console: Console,
+                 backend: Backend) -> Comparison:
+    """Run all ways, and hold them against each other; or against what was `before`: phases that got slower by more than
+    this share are told.
+
+    Raises:
+        As `diloco_chaos.chaos.runner.run.run_plan`; nothing runs where one of the plans can't.
+    """
+    for way in ways:
+        for plan in way.plans:
+            backend.refuse(plan)
+    found, missing = _performed(ways, runs, console, backend)
+    first = ways[0].plans[0]
+    told = [way_of(way.name, way.plans[0], measured_runs, differing(first, way.plans[0]))
+            for way, measured_runs in zip(ways, found, strict=True)]
+    told = [*([before] if before else []), *told]
+    pairings = tuple(paired(told))
+    return Comparison(tuple(told), pairings, backend.name, tuple(
+        line for pairing in pairings for line in slower(pairing, share)) if before else (),
+        f"stopped by Ctrl-C: {missing} runs are missing" if missing else "")
+
+
+def _performed(ways: Sequence[Way], runs: Path, console: Console,
+              backend: Backend) -> tuple[list[list[RunMeasured]], int]:
+    """Return what the runs of each way measured, and how many are missing because of Ctrl-C. Who is first changes from
+    seed to seed."""
+    found: list[list[RunMeasured]] = [[] for _ in ways]
+    order = [(pair, number) for pair in range(len(ways[0].plans))
+             for number in (range(len(ways)) if pair % 2 == 0 else reversed(range(len(ways))))]
+    for done, (pair, number) in enumerate(order, 1):
+        way, plan = ways[number], ways[number].plans[pair]
+        try:
+            with Terminal(console, f"{way.name}, seed {plan.seed}, {done} of {len(order)}",
+                          bool(backend.virtual)) as terminal:
+                result = kept(run_plan(plan, runs, terminal, backend), "never")
+        except KeyboardInterrupt:
+            return found, len(order) - done + 1
+        if result.outcome.kind == "interrupted":
+            return found, len(order) - done + 1
+        run = measured(result)
+        found[number].append(run)
+        console.print(Text.assemble(f"{way.name}, seed {plan.seed}: ", (run.verdict.lower(), _STYLES[run.verdict]),
+                                    f"  {run.why}" if run.why else ""))
+    return found, 0

@@ -1,0 +1,74 @@
+"""`compare` as it is typed: ways in turn under the same faults, and against what was before."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from diloco_chaos.chaos.report.comparison import perform
+from diloco_chaos.chaos.report.comparison.variants import ways_of
+from diloco_chaos.chaos.runner import backends
+from typed import typed
+
+SCENARIO = """
+diloco_chaos: 1
+name: small
+cluster: {model: quadratic, learners: 3, budget: 120 steps, step_time: 60ms, quorum: 3}
+deadline: 30s
+faults:
+  - {kill: learner-1, at: 2s, restart_after: 2s}
+checks: {}
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "small.yaml").write_text(SCENARIO.lstrip())
+    return tmp_path / "small.yaml"
+
+
+def test_variants_run_in_turn_and_the_file_of_that_is_a_baseline_later(small, tmp_path):
+    done = typed("compare", small, "--with", "quorum=1", "--repeat", 2, "--on", "simulated", "--json", "--runs-dir",
+                 tmp_path / "runs", "--out", tmp_path / "out", timeout=200)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [way["name"] for way in told["ways"]] == ["quorum=3", "quorum=1"]
+    assert [[run["seed"] for run in way["runs"]] for way in told["ways"]] == [[0, 1], [0, 1]]
+    started = [line for line in done.stderr.splitlines() if line.startswith("[the run, quorum=")]
+    assert [line.split(",")[1:3] for line in started] == [[" quorum=3", " seed 0"], [" quorum=1", " seed 0"],
+                                                          [" quorum=1", " seed 1"], [" quorum=3", " seed 1"]]
+    again = typed("compare", small, "--baseline", tmp_path / "out", "--on", "simulated", "--runs-dir",
+                  tmp_path / "runs", timeout=200)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "no difference between baseline and now is shown by 2 runs of each" in again.stdout
+
+
+def test_ctrl_c_keeps_what_ran(small, tmp_path, monkeypatch):
+    real, calls = perform.run_plan, []
+
+    def run_plan(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+    monkeypatch.setattr(perform, "run_plan", run_plan)
+    other = tmp_path / "other.yaml"
+    other.write_text(SCENARIO.lstrip().replace("quorum: 3", "quorum: 1"))
+    told = perform.side_by_side(ways_of([str(small), str(other)], [], [0, 1]), None, 0.2, tmp_path / "runs",
+                                Console(quiet=True), backends.named("simulated"))
+    assert (told.exit_code, told.interrupted) == (130, "stopped by Ctrl-C: 3 runs are missing")
+    assert [len(way.runs) for way in told.ways] == [1, 0]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--with", "quorum=1", "--modes", "diloco"], "--with and --modes: one comparison has ways of one kind"),
+    (["--with", "quorum=1", "--baseline", "x"], "--with and --baseline: one comparison has ways of one kind"),
+    (["--baseline", "nowhere"], "--baseline nowhere: no such folder; make one with `diloco-chaos run small"),
+    (["--with", "qorum=1"], "no key 'qorum'; did you mean 'quorum'?"),
+    (["--with", "quorum=1", "--slower-by", "much"], "--slower-by: 'much' is not a share: write it like 80%"),
+    (["kill-one"], "small and kill-one can't be compared: they have other faults: ")])
+def test_a_mistake_gets_a_sentence_and_nothing_runs(small, tmp_path, arguments, message):
+    done = typed("compare", small, *arguments, "--runs-dir", tmp_path / "runs")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
