@@ -3,6 +3,7 @@
 import os
 import subprocess
 from functools import partial
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,10 +17,16 @@ settings.register_profile("unhurried", settings(), deadline=None, suppress_healt
 settings.load_profile("unhurried")
 
 
+@pytest.fixture(scope="session")
+def states(tmp_path_factory):
+    """Folders that nobody has had; whoever needs one makes it."""
+    return map(tmp_path_factory.mktemp("states").joinpath, map(str, count()))
+
+
 @pytest.fixture(autouse=True)
-def own_undo_logs(tmp_path_factory, monkeypatch):
+def own_undo_logs(states, monkeypatch):
     """No test sees the undo logs of whoever runs it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(next(states)))
 
 
 @pytest.fixture
