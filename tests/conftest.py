@@ -1,5 +1,6 @@
 """What tests of all parts share: a place of their own for undo logs, and processes that end with the test."""
 
+import gc
 import os
 import subprocess
 from functools import partial
@@ -8,6 +9,7 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, settings
 
+from diloco_chaos.harness.base.gc_paused import gc_paused
 from diloco_chaos.harness.base.processes import TOKEN
 from engines import refuse
 from judging import judged_in
@@ -15,6 +17,15 @@ from judging import judged_in
 # No verdict depends on how busy the machine is; what `CI` chooses beside that stays.
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected and imported stays to the end: no garbage collection looks through it, now or later."""
+    with gc_paused():
+        found = yield
+        gc.freeze()
+    return found
 
 
 @pytest.fixture(scope="session")
