@@ -1,12 +1,15 @@
 """What tests of all parts share: a place of their own for undo logs, and processes that end with the test."""
 
+import gc
 import os
 import subprocess
 from functools import partial
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from diloco_chaos.harness.base.gc_paused import gc_paused
 from diloco_chaos.harness.base.processes import TOKEN
 from engines import refuse
 from judging import judged_in
@@ -16,10 +19,25 @@ settings.register_profile("unhurried", settings(), deadline=None, suppress_healt
 settings.load_profile("unhurried")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected and imported stays to the end: no garbage collection looks through it, now or later."""
+    with gc_paused():
+        found = yield
+        gc.freeze()
+    return found
+
+
+@pytest.fixture(scope="session")
+def states(tmp_path_factory):
+    """Folders that nobody has had; whoever needs one makes it."""
+    return map(tmp_path_factory.mktemp("states").joinpath, map(str, count()))
+
+
 @pytest.fixture(autouse=True)
-def own_undo_logs(tmp_path_factory, monkeypatch):
+def own_undo_logs(states, monkeypatch):
     """No test sees the undo logs of whoever runs it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(next(states)))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -40,11 +41,16 @@ class Walker:
     def train(self, position, lr):
         if not all_finite(self.values):
             return math.nan
-        targets = (np.random.default_rng((self.learner, position)).standard_normal(len(self.values)) * 0.1 + 1).astype(
-            np.float32)
-        for (name, array), target in zip(self.values.items(), targets, strict=True):
+        for (name, array), target in zip(self.values.items(), _targets(self.learner, position, len(self.values)),
+                                         strict=True):
             self.values[name] = array + np.float32(lr) * (target - array)
         return 1.0
+
+
+@cache
+def _targets(learner, position, count):
+    """For every tensor one; drawn once for all tests."""
+    return (np.random.default_rng((learner, position)).standard_normal(count) * 0.1 + 1).astype(np.float32)
 
 
 @pytest.fixture

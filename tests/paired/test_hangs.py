@@ -18,10 +18,10 @@ trainer:
       restart_delay: 200ms
   progress:
     - {{node: job, log: '^step=(?P<round>\\d+) loss=(?P<loss>\\S+)'}}
-  rounds: 200
+  rounds: 140
 deadline: 30s
 faults:
-  - {{hang: job, {how}, when: {{node: job, event: step, count: 25}}, for: 6s}}
+  - {{hang: job, {how}, when: {{node: job, event: step, count: 25}}, for: 4s}}
 checks:
   profile: resumable
   no_global_stall: {{max_gap: 3s}}

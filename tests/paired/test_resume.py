@@ -15,6 +15,7 @@ from diloco_chaos.chaos.runner.resume import origin_of
 from diloco_chaos.harness.record.tape.events import CheckpointComplete
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
+from typed import typed
 
 PLAN = """diloco_chaos: 1
 name: interrupted
@@ -36,9 +37,8 @@ cluster: {mode: MODE, model: micro, corpus: markov, batch: 4, learners: 3, budge
 """
 
 
-def command(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
-                          timeout=180, check=False, **options)
+def command(*arguments):
+    return typed(*arguments, timeout=180)
 
 
 def begun(*arguments):

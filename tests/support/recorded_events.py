@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct, structs
@@ -38,10 +39,15 @@ def a_part(**fields: Any) -> MergedPart:
 
 
 def _empty(kind: type[Struct]) -> dict[str, Any]:
+    return {name: _zero(hint) for name, hint in _required(kind).items()}
+
+
+@cache
+def _required(kind: type[Struct]) -> dict[str, Any]:
+    """Fields without a default, and their types: to evaluate these takes longer than what a test does with them."""
     hints = get_type_hints(kind)
-    required = [field.name for field in structs.fields(kind)
-                if field.default is NODEFAULT and field.default_factory is NODEFAULT]
-    return {name: _zero(hints[name]) for name in required}
+    return {field.name: hints[field.name] for field in structs.fields(kind)
+            if field.default is NODEFAULT and field.default_factory is NODEFAULT}
 
 
 def _zero(hint: Any) -> Any:

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-PATIENCE_S = 1.0
+ROUNDS, PATIENCE_S = 140, 1.0
 METRICS = ("127.0.0.1", 9)  # whether anyone listens does not matter
 
 
@@ -39,13 +39,13 @@ def feed_for_ever(watchdog):
 
 
 def main(file, bug=""):
-    """Train to the two hundredth round, and save each."""
+    """Train to the last round, and save each."""
     state = json.loads(file.read_text()) if file.exists() else {"round": 0, "loss": 4.0}
     watchdog = Watchdog()
     if bug == "wrong-thread":
         threading.Thread(target=feed_for_ever, args=(watchdog,), daemon=True).start()
     metrics = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    while state["round"] < 200:
+    while state["round"] < ROUNDS:
         time.sleep(0.03)
         state = {"round": state["round"] + 1, "loss": state["loss"] * 0.99}
         new = file.with_suffix(".new")
