@@ -41,6 +41,12 @@ class TriedSchedule(Numbered):
     aim: tuple[str, str] | None = None
     sequences: tuple[tuple[str, str], ...] = ()
     traces: tuple[str, ...] = ()
+    lines: tuple[tuple[str, str], ...] = ()
+    """Of commands: nodes, and the kinds of lines that they wrote from the steady state on."""
+    measured: dict[str, float] = {}
+    """Of commands: how long they trained, how many rounds they made, how large their state grew."""
+    repeats: int | None = None
+    """The number of the schedule that this one does again, to see whether that fails every time."""
 
     @property
     def decided(self) -> bool:

@@ -1,0 +1,175 @@
+"""What earlier runs of commands teach, and the schedules that are drawn with it: a fault more at a line, a file or a
+phase that only a fault had brought about.
+
+Which fault comes there, and on whom, is drawn by what has brought something new before: faults that this trainer does
+not notice become rare, without ever being left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from diloco_chaos.chaos.exploration.commands.ground import STAGES, WAITS, Ground
+from diloco_chaos.chaos.exploration.commands.novelty import line_trace, role
+from diloco_chaos.chaos.exploration.corpus import TriedSchedule
+from diloco_chaos.chaos.exploration.coverage import family
+from diloco_chaos.chaos.exploration.generate import ByChance, Document
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.trainers.core.programs import ends
+
+Aim = tuple[str, str]
+"""(what a fault waited for, its family)."""
+_FIRST, _FURTHER, _ALTERED = 0.35, 0.9, 0.15
+"""Of the schedules, which share is one fault that was not tried yet, up to which share builds on an earlier schedule,
+and which share of those changes a fault of it instead of adding one."""
+_NEAR, _TRIES = 3.0, 50
+"""How many times as likely a fault hits a node that has to do with what it waits for; schedules that are drawn until
+one makes sense."""
+
+
+@dataclass
+class Entry:
+    """A schedule that brought something new."""
+
+    faults: Sequence[Document]
+    new: Sequence[str]
+    lines: Sequence[tuple[str, str]]
+    """Nodes and kinds of lines that they don't write without faults."""
+    built_on: int = 0
+
+
+@dataclass
+class Lessons:
+    """What the runs so far have taught."""
+
+    healthy: frozenset[str] = frozenset()
+    """What the run without any fault brought about."""
+    seen: Counter[str] = field(default_factory=Counter)
+    entries: list[Entry] = field(default_factory=list)
+    aimed: Counter[Aim] = field(default_factory=Counter)
+    drawn: Counter[str] = field(default_factory=Counter)
+    fruitful: Counter[str] = field(default_factory=Counter)
+    """Kind of fault -> in how many schedules it was, and in how many of those that brought something new."""
+    hit: set[tuple[str, str]] = field(default_factory=set)
+    """(kind of fault, kind of node or link) that schedules had."""
+
+    def begin(self, healthy: TriedSchedule) -> None:
+        """Take in the run without any fault."""
+        self.healthy = frozenset(healthy.traces)
+        self.seen.update(healthy.traces)
+
+    def learn(self, tried: TriedSchedule) -> int:
+        """Take in a run; how many new things it brought about."""
+        new = [trace for trace in tried.traces if trace not in self.seen]
+        self.seen.update(tried.traces)
+        self.aimed.update([tried.aim] if tried.aim else ())
+        kinds = {kind_of(fault) for fault in tried.faults}
+        self.drawn.update(kinds)
+        self.hit |= {(kind_of(fault), role(target_of(fault))) for fault in tried.faults}
+        if new:
+            self.fruitful.update(kinds)
+            lines = [(node, kind) for node, kind in tried.lines if line_trace(node, kind) not in self.healthy]
+            self.entries.append(Entry(tried.faults, new, lines))
+        return len(new)
+
+    def promise(self, kind: str) -> float:
+        """Return how likely a fault of this kind brings something new, by what it did."""
+        return (self.fruitful[kind] + 1) / (self.drawn[kind] + 2)
+
+
+def draw(ground: Ground, chance: random.Random, most: int, lessons: Lessons | None) -> tuple[Aim | None, list[Document]]:
+    """A schedule of up to so many faults, and what its last one aims at. `lessons`: None to leave all to chance."""
+    chooser = ByChance(chance)
+    for _ in range(_TRIES):
+        way = chance.random()
+        aim: Aim | None = None
+        if lessons is None:
+            faults = _by_chance(ground, chooser, chance.randint(1, most))
+        elif way < _FIRST and (untried := [aim for aim in ground.aims if (aim[0], role(aim[1])) not in lessons.hit]):
+            faults = [ground.fault(chooser, chooser.pick(untried), ground.moment(chooser, ()))]
+        elif way < _FURTHER and lessons.entries:
+            aim, faults = _further(ground, chance, most, lessons)
+        else:
+            faults = _by_chance(ground, chooser, chance.randint(1, most))
+        if faults and ground.possible(faults):
+            return aim, faults
+    return None, []
+
+
+def _by_chance(ground: Ground, chooser: ByChance, count: int) -> list[Document]:
+    faults: list[Document] = []
+    for _ in range(count):
+        fault = ground.by_chance(chooser, faults)
+        if ground.possible([*faults, fault]):
+            faults.append(fault)
+    return faults
+
+
+def _further(ground: Ground, chance: random.Random, most: int,
+             lessons: Lessons) -> tuple[Aim | None, list[Document]]:
+    """Build on a schedule that brought something which is still seldom."""
+    chooser, entries = ByChance(chance), lessons.entries
+    [entry] = chance.choices(entries, [sum(1 / lessons.seen[trace] for trace in entry.new) / (1 + entry.built_on)
+                                       for entry in entries])
+    entry.built_on += 1
+    if chance.random() < _ALTERED:
+        return None, _altered(ground, chooser, entry.faults)
+    faults = list(entry.faults[:most - 1])
+    awaited, moment, near = _spot(ground, chance, entry, faults, lessons)
+    targets = {*near, *(node for fault in faults for node in ends(target_of(fault)))}
+
+    def weight(kind: str, target: str) -> float:
+        often = 1 + lessons.aimed[awaited, family(kind)]
+        return lessons.promise(kind) / often * (_NEAR if targets & set(ends(target)) else 1.0) / _alike(ground, kind)
+    [aim] = chance.choices(ground.aims, [weight(*aim) for aim in ground.aims])
+    return (awaited, family(aim[0])), [*faults, ground.fault(chooser, aim, moment)]
+
+
+def _alike(ground: Ground, kind: str) -> int:
+    """Return how many kinds there are of this one's family."""
+    return len({other for other, _ in ground.aims if family(other) == family(kind)})
+
+
+def _spot(ground: Ground, chance: random.Random, entry: Entry, faults: Sequence[Document],
+          lessons: Lessons) -> tuple[str, Document, Sequence[str]]:
+    """What was waited for least often of all that this schedule brings about: in words, the moment, and the nodes that
+    have to do with it."""
+    chooser = ByChance(chance)
+    spots: list[tuple[str, Document, Sequence[str]]] = [
+        (line_trace(node, kind), ground.line(chooser, node, kind), [node]) for node, kind in entry.lines]
+    last, told = len(faults), ground.scenario.trainer.logs_whom_it_misses
+    spots += [(f"{stage} of {family(kind_of(faults[-1]))}",
+               {"after": {"fault": f"f{last}", "phase": stage, "wait": chooser.pick(WAITS)}}, [])
+              for stage in STAGES if stage != "noticed" or told]
+    spots += [(f"file of {role(node)}", ground.file(chooser, node), [node])
+              for node in ends(target_of(faults[-1])) if node in ground.scenario.trainer.keepers]
+    often = Counter[str]()
+    for (awaited, _), count in lessons.aimed.items():
+        often[awaited] += count
+    least = min(often[awaited] for awaited, _, _ in spots)
+    return chooser.pick([spot for spot in spots if often[spot[0]] == least])
+
+
+def _altered(ground: Ground, chooser: ByChance, faults: Sequence[Document]) -> list[Document]:
+    """Return the schedule with one fault at another moment, or with other settings, or on another target."""
+    place = chooser.pick(range(len(faults)))
+    fault = faults[place]
+    kind, target = kind_of(fault), target_of(fault)
+    moment = {key: value for key, value in fault.items() if key in ("at", "when", "after")}
+    other = chooser.pick([aim for aim in ground.aims if aim[0] == kind] or [(kind, target)])
+    changed = chooser.pick((ground.fault(chooser, (kind, target), ground.moment(chooser, faults[:place])),
+                            ground.fault(chooser, (kind, target), moment), ground.fault(chooser, other, moment)))
+    return [*faults[:place], changed, *faults[place + 1:]]
+
+
+def kind_of(fault: Document) -> str:
+    """Return the kind of a fault as a scenario has it."""
+    return next(name for name in fault if name in FAULTS)
+
+
+def target_of(fault: Document) -> str:
+    """Return its target."""
+    return str(fault[kind_of(fault)])
