@@ -24,6 +24,7 @@ ROUND_S, SAVE_EVERY = 0.02, 10
 PATIENCE_S = 0.3      # a round waits for members that do not vote
 GATHER_S = 0.2        # a hub that begins waits for those who were there before
 GIVE_S = 0.15         # a donor needs for its weights
+TAKE_S = 0.15         # and a newcomer to take them
 SILENCE_S = 1.5       # a hub that says nothing for so long is gone
 Message = dict[str, Any]
 
@@ -85,15 +86,17 @@ class Hub:
             if self.coming and now - self.began > GATHER_S:
                 self.lead(max(self.coming, key=lambda member: member.made))
             return
-        for member in self.coming:
-            if member.donor is None:
+        for member in list(self.coming):
+            if member.made == self.made:
+                self.join(member)  # it has the weights of this round
+            elif member.donor is None:
                 member.donor = self.members[0]
                 print(f"{member.donor.name} is to bring {member.name} up to date")
                 member.donor.say({"what": "give", "made": self.made})
-        if any(member.donor is not None for member in self.coming) and now - self.opened < GIVE_S + PATIENCE_S:
+        if any(member.donor is not None for member in self.coming) and now - self.opened < GIVE_S + TAKE_S + PATIENCE_S:
             return  # a newcomer is about to join: no round is made without it
         late = [member for member in self.members if not member.voted]
-        if not late or (now - self.opened > GIVE_S + 2 * PATIENCE_S and len(late) < len(self.members)):
+        if not late or (now - self.opened > GIVE_S + TAKE_S + 2 * PATIENCE_S and len(late) < len(self.members)):
             for member in late:
                 print(f"{member.name} is late for round {self.made + 1}")
                 self.gone(member)
@@ -126,7 +129,7 @@ async def serve(port: int) -> None:
                 if message["what"] == "hello":
                     for other in [other for other in (*hub.members, *hub.coming) if other.name == message["name"]]:
                         hub.gone(other)
-                        other.say({"what": "out"})
+                        other.say({"what": "replaced"})
                     member = Member(message["name"], message["made"], say)
                     hub.hello(member)
                 elif member is not None and member in (*hub.members, *hub.coming):
@@ -158,10 +161,10 @@ class Worker:
             print(f"checkpoint of round {made}")
             return int(made), int(weights)
         except FileNotFoundError:
-            return 0, 1
+            print("no checkpoint")
         except (OSError, ValueError) as error:
             print(f"checkpoint is damaged: {error}")
-            return 0, 1
+        return 0, 1
 
     def save(self) -> None:
         text = f"{self.made} {self.weights}"
@@ -198,6 +201,8 @@ class Worker:
         say("hello", name=self.name, made=self.made)
         while line := file.readline():
             message = json.loads(line)
+            if message["what"] == "replaced":
+                sys.exit("another process has this name")
             if message["what"] == "out":
                 print("put out")
                 return
@@ -207,6 +212,7 @@ class Worker:
                 say("weights", made=self.made, weights=self.weights)
             elif message["what"] == "take":
                 print(f"takes weights of round {message['made']}")
+                time.sleep(TAKE_S)
                 self.made, self.weights = message["made"], message["weights"]
                 say("taken", made=self.made)
             else:

@@ -56,6 +56,7 @@ def attempt(job: ExplorationJob) -> TriedSchedule:
     """
     base, runs = Scenario.model_validate_json(job.scenario), Path(job.runs)
     audience = _Listener(runs)
+    shutil.rmtree(runs, ignore_errors=True)  # of a search that was killed
     try:
         with performed_on(job.on, plan_of(base, job.faults, 0, abilities_of(job.on)), job.runs, audience) as result:
             assert isinstance(result, Result), "commands take real time"

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import get_args
 
 from diloco_chaos.chaos.exploration import generate
 from diloco_chaos.chaos.exploration.commands.lines import expression_of
+from diloco_chaos.chaos.exploration.coverage import family
 from diloco_chaos.chaos.exploration.generate import Chooser, Document, drawable, with_faults
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.faults import FAULTS
@@ -41,13 +43,20 @@ class Ground:
     largest_bytes: int = 0
     """And how large the largest file of their state was in the end."""
 
+    @cached_property
+    def families(self) -> Mapping[str, str]:
+        """Return kind of fault -> its family."""
+        return {kind: family(kind) for kind, _ in self.aims}
+
+    @cached_property
+    def alike(self) -> Mapping[str, int]:
+        """Return kind of fault -> how many kinds its family has here."""
+        return {kind: list(self.families.values()).count(name) for kind, name in self.families.items()}
+
     def fault(self, chooser: Chooser, aim: tuple[str, str], moment: Document) -> Document:
         """A fault of this kind on this target, at this moment."""
         kind, target = aim
-        return {kind: target, **moment, **self._settings(chooser, kind, target)}
-
-    def _settings(self, chooser: Chooser, kind: str, target: str) -> Document:
-        return settings(chooser, self.scenario, kind, target)
+        return {kind: target, **moment, **settings(chooser, self.scenario, kind, target)}
 
     def moment(self, chooser: Chooser, before: Sequence[Document]) -> Document:
         """A moment by chance: a time, a round, a line as without faults, a file, or a phase of an earlier recovery."""

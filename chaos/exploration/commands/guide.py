@@ -122,15 +122,10 @@ def _further(ground: Ground, chance: random.Random, most: int,
     targets = {*near, *(node for fault in faults for node in ends(target_of(fault)))}
 
     def weight(kind: str, target: str) -> float:
-        often = 1 + lessons.aimed[awaited, family(kind)]
-        return lessons.promise(kind) / often * (_NEAR if targets & set(ends(target)) else 1.0) / _alike(ground, kind)
+        often = 1 + lessons.aimed[awaited, ground.families[kind]]
+        return lessons.promise(kind) / often * (_NEAR if targets & set(ends(target)) else 1.0) / ground.alike[kind]
     [aim] = chance.choices(ground.aims, [weight(*aim) for aim in ground.aims])
     return (awaited, family(aim[0])), [*faults, ground.fault(chooser, aim, moment)]
-
-
-def _alike(ground: Ground, kind: str) -> int:
-    """Return how many kinds there are of this one's family."""
-    return len({other for other, _ in ground.aims if family(other) == family(kind)})
 
 
 def _spot(ground: Ground, chance: random.Random, entry: Entry, faults: Sequence[Document],
