@@ -135,8 +135,8 @@ Stage = Literal["begun", "noticed", "restarted", "first_round", "over"]
 
 
 class After(BaseModel):
-    """When the recovery from another fault has come so far; if nothing is said, when that is over: healed, or its target
-    started again; at once where neither is to come."""
+    """When the recovery from another fault has come so far; if nothing is said, when that is over: healed, or its
+    target started again; at once where neither is to come."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 

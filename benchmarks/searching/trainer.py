@@ -1,4 +1,4 @@
-"""A small elastic trainer that needs Python alone, with nothing of diloco-chaos in it: what is searched for planted bugs.
+"""A small elastic trainer that needs Python alone, with nothing of diloco-chaos in it. Bugs are planted in it.
 
     python trainer.py hub PORT                     counts the votes of a round, and has newcomers brought up to date
     python trainer.py worker HOST:PORT NAME STATE  trains, and keeps a checkpoint in the folder STATE
@@ -49,10 +49,12 @@ class Hub:
         self.began = time.monotonic()
 
     def hello(self, member: Member) -> None:
+        """A worker is there."""
         self.coming.append(member)
         print(f"{member.name} is there with round {member.made}")
 
     def gone(self, member: Member) -> None:
+        """A worker is not there any more."""
         if member in (*self.members, *self.coming):
             print(f"{member.name} is gone")
         self.members = [other for other in self.members if other is not member]
@@ -63,6 +65,7 @@ class Hub:
                 print(f"{other.name} needs another donor")
 
     def tell(self, member: Member, message: Message) -> None:
+        """A worker says something."""
         if message["what"] == "vote" and member in self.members:
             member.voted = True
         elif message["what"] == "weights":
@@ -74,6 +77,7 @@ class Hub:
             member.donor = None  # rounds were made meanwhile
 
     def join(self, member: Member) -> None:
+        """A newcomer is a member from now on."""
         self.coming.remove(member)
         self.members.append(member)
         self.opened = time.monotonic()
@@ -81,6 +85,7 @@ class Hub:
         member.say({"what": "go", "made": self.made})
 
     def look(self) -> None:
+        """Do what is to be done now."""
         now = time.monotonic()
         if not self.members:
             if self.coming and now - self.began > GATHER_S:
@@ -104,11 +109,13 @@ class Hub:
             self.close_round()
 
     def lead(self, first: Member) -> None:
+        """Nobody trains yet: begin with this one."""
         print(f"{first.name} begins with round {first.made}")
         self.made = first.made
         self.join(first)
 
     def close_round(self) -> None:
+        """One more round is made."""
         self.made += 1
         self.opened = time.monotonic()
         for member in self.members:
@@ -117,6 +124,7 @@ class Hub:
 
 
 async def serve(port: int) -> None:
+    """Be the hub."""
     hub = Hub()
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,6 +162,7 @@ class Worker:
         self.made, self.weights = self.load()
 
     def load(self) -> tuple[int, int]:
+        """What the checkpoint holds, or the beginning."""
         try:
             made, weights, digest = self.file.read_text().split()
             if digest != str(zlib.crc32(f"{made} {weights}".encode())):
@@ -167,6 +176,7 @@ class Worker:
         return 0, 1
 
     def save(self) -> None:
+        """Write the checkpoint, whole or not at all."""
         text = f"{self.made} {self.weights}"
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +187,7 @@ class Worker:
             print(f"could not save: {error}")
 
     def step(self, made: int, members: int) -> None:
+        """Make a round."""
         self.weights = (self.weights * 6364136223846793005 + made) % 2**64
         self.made = made
         print(f"round={made} members={members} loss={1 / made:.4f} time={time.time():.3f} "
@@ -185,6 +196,7 @@ class Worker:
             self.save()
 
     def train(self, where: str) -> None:
+        """Talk to the hub, and to the next one when it is gone."""
         host, _, port = where.rpartition(":")
         while True:
             try:
@@ -195,6 +207,7 @@ class Worker:
             time.sleep(0.05)
 
     def talk(self, file: Any) -> None:
+        """Until the hub is gone, or puts this one out."""
         def say(what: str, **more: Any) -> None:
             file.write(json.dumps({"what": what, **more}) + "\n")
             file.flush()

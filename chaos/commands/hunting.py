@@ -15,7 +15,7 @@ from diloco_chaos.chaos.commands.common import Failure, print_json, workers_of
 from diloco_chaos.chaos.commands.places import backend_of
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.errors import nearest
-from diloco_chaos.harness.trainers.commands.settings import CommandSettings
+from diloco_chaos.harness.places.registry import place_named
 
 if TYPE_CHECKING:
     from diloco_chaos.chaos.exploration.commands.hunt import HuntState
@@ -40,6 +40,9 @@ def hunt(search: Search, corpus_dir: Path | None, jobs: int, runs: int | None, m
     from diloco_chaos.chaos.exploration.corpus import ExplorationError
     from diloco_chaos.chaos.exploration.generate import plan_of
     from diloco_chaos.harness.base.workers import WorkersError
+    if not place_named(search.on).here:
+        raise Failure(f"--on {search.on}: the search is guided by logs and files of the nodes, which are on other "
+                      f"machines there: --on local, or --on compose", 2)
     place = backend_of(search.on, {})
     _must_be_possible(search, place, jobs, runs or most_s)
     place.refuse(plan_of(search.base(-1), [], 0, place.abilities))
@@ -83,18 +86,17 @@ def _must_be_possible(search: Search, place: Backend, jobs: int, limit: float) -
     Raises:
         Failure: it can't.
     """
-    settings = search.scenario.cluster
     if place.virtual:
         raise Failure(f"--on {search.on}: commands are processes, which take real time: --on local, or --on compose", 2)
-    if not place.place.here:
-        raise Failure(f"--on {search.on}: the search is guided by logs and files of the nodes, which are on other "
-                      f"machines there: --on local, or --on compose", 2)
     if not limit:
         raise Failure("each schedule is a run in real time: say for how long to search, as in --for 10m, or how many "
                       "schedules to try, as in --runs 50", 2)
     if jobs > 1 and place.place.in_images:
         raise Failure(f"--jobs {jobs}: on {search.on} one run goes on at a time: leave it out", 2)
-    fixed = [kind for kind, spec in settings.nodes.items() if spec.port] if isinstance(settings, CommandSettings) else []
+    fixed = [name for name, program in search.scenario.trainer.programs().items() if program.port]
+    if spares := search.scenario.cluster.later(0):
+        raise Failure(f"{spares[0]} is a spare, which only a fault of the scenario's own starts: search in a scenario "
+                      f"without spares", 2)
     if jobs > 1 and fixed:
         raise Failure(f"--jobs {jobs}: {fixed[0]} has the same `port` in every run: leave it out, and any free one is "
                       f"taken, or search with --jobs 1", 2)

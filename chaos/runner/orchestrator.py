@@ -370,16 +370,16 @@ class Orchestrator:
         if (planned.id, "begun") not in self._reached:
             return
         targets, hub = planned.fault.targets, self.plan.trainer.coordinator
-        if isinstance(event, Noticed):
-            yield from ["noticed"] if event.node not in targets else []
-        elif hub is not None and isinstance(event, Lost | Disconnected):
-            missed = event.learner if isinstance(event, Lost) else hub
-            yield from ["noticed"] if missed in targets else []
-        elif isinstance(event, Spawn):
-            yield from ["restarted"] if event.target in targets else []
-        elif isinstance(event, Step) and event.node in targets:
-            back = {(planned.id, "restarted"), (planned.id, "over")} & self._reached.keys()
-            yield from ["first_round"] if back else []
+        if isinstance(event, Noticed) and event.node not in targets:
+            yield "noticed"
+        elif isinstance(event, Lost | Disconnected) and hub is not None:
+            if (event.learner if isinstance(event, Lost) else hub) in targets:
+                yield "noticed"
+        elif isinstance(event, Spawn) and event.target in targets:
+            yield "restarted"
+        elif (isinstance(event, Step) and event.node in targets
+              and {(planned.id, "restarted"), (planned.id, "over")} & self._reached.keys()):
+            yield "first_round"
 
     def _abort(self, now: float) -> list[Action]:
         """The scenario's condition: undo everything, and see for as long as healing may take what becomes of it."""

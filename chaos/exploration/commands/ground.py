@@ -1,5 +1,5 @@
-"""What schedules for a trainer of commands are drawn from: the faults that its capabilities and the place allow, on each
-of its nodes and links, and the moments at which they may come."""
+"""What schedules for a trainer of commands are drawn from: the faults that its capabilities and the place allow, on
+each of its nodes and links, and the moments at which they may come."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ class Lessons:
         return (self.fruitful[kind] + 1) / (self.drawn[kind] + 2)
 
 
-def draw(ground: Ground, chance: random.Random, most: int, lessons: Lessons | None) -> tuple[Aim | None, list[Document]]:
+def draw(ground: Ground, chance: random.Random, most: int,
+         lessons: Lessons | None) -> tuple[Aim | None, list[Document]]:
     """A schedule of up to so many faults, and what its last one aims at. `lessons`: None to leave all to chance."""
     chooser = ByChance(chance)
     for _ in range(_TRIES):
@@ -110,12 +111,13 @@ def _by_chance(ground: Ground, chooser: ByChance, count: int) -> list[Document]:
 
 def _further(ground: Ground, chance: random.Random, most: int,
              lessons: Lessons) -> tuple[Aim | None, list[Document]]:
-    """Build on a schedule that brought something which is still seldom."""
+    """Build on a schedule that brought something which is still seldom; on a short one rather than on a long one."""
     chooser, entries = ByChance(chance), lessons.entries
-    [entry] = chance.choices(entries, [sum(1 / lessons.seen[trace] for trace in entry.new) / (1 + entry.built_on)
-                                       for entry in entries])
+    [entry] = chance.choices(entries, [
+        sum(1 / lessons.seen[trace] for trace in entry.new) / (1 + entry.built_on) / len(entry.faults) ** 2
+        for entry in entries])
     entry.built_on += 1
-    if chance.random() < _ALTERED:
+    if chance.random() < _ALTERED or most == 1:
         return None, _altered(ground, chooser, entry.faults)
     faults = list(entry.faults[:most - 1])
     awaited, moment, near = _spot(ground, chance, entry, faults, lessons)

@@ -193,7 +193,8 @@ class Hunt:
             if self._ground.possible(faults):
                 return self._job(number, faults)
         lessons = self.state.lessons if self._search.guided else None
-        aim, drawn = draw(self._ground, random.Random(f"{self._search.seed}/{number}"), self._search.max_faults, lessons)
+        chance = random.Random(f"{self._search.seed}/{number}")
+        aim, drawn = draw(self._ground, chance, self._search.max_faults, lessons)
         return self._job(number, drawn, aim)
 
     def _number(self) -> int:

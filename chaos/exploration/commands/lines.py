@@ -8,7 +8,8 @@ from pathlib import Path
 
 from diloco_chaos.harness.record.storage.files import bytes_of
 
-_VARIABLE = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?|0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|\d+(?:\.\d+)?(?:e[-+]?\d+)?|\btmp\w{6,}")
+_VARIABLE = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?|0x[0-9a-fA-F]+|\b(?=[a-f]*\d)[0-9a-f]{6,}\b|\d+(?:e[-+]?\d+)?|"
+                       r"\btmp\w{6,}")
 _SPECIAL = re.compile(r"([.^$*+?{}\[\]\\|()])")
 _ANY = "#"
 _LONGEST, _MOST = 160, 400

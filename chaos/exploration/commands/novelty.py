@@ -1,5 +1,5 @@
-"""What a run of commands brought about, in words that are the same for runs alike: kinds of log lines, exits, files, and
-how far recoveries came. A schedule that brings a new one is worth changing."""
+"""What a run of commands brought about, in words that are the same for runs alike: kinds of log lines, exits, files,
+and how far recoveries came. A schedule that brings a new one is worth changing."""
 
 from __future__ import annotations
 

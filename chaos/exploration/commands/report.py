@@ -13,8 +13,9 @@ from diloco_chaos.chaos.exploration.commands.hunt import HuntState
 
 def document(state: HuntState) -> dict[str, Any]:
     """Return the state of a search in a form for programs."""
-    return {"runs": state.runs, "schedules": len(state.tried), "decided": state.decided, "from_before": state.taken_over,
-            "seen": len(state.lessons.seen), "found": [asdict(finding) for finding in state.found],
+    return {"runs": state.runs, "schedules": len(state.tried), "decided": state.decided,
+            "from_before": state.taken_over, "seen": len(state.lessons.seen),
+            "found": [asdict(finding) for finding in state.found],
             "failed_once": [{"schedule": tried.number, "checks": list(tried.failed), "faults": list(tried.faults)}
                             for tried in state.flakes]}
 
