@@ -1,7 +1,9 @@
 """A small elastic trainer that needs Python alone, with nothing of diloco-chaos in it. Bugs are planted in it.
 
     python trainer.py hub PORT                     counts the votes of a round, and has newcomers brought up to date
-    python trainer.py worker HOST:PORT NAME STATE  trains, and keeps a checkpoint in the folder STATE
+    python trainer.py worker HOST:PORT NAME STATE LIFE
+                                                   trains, and keeps a checkpoint in the folder STATE; of two processes
+                                                   of a name the one of the later LIFE stays
 
 A round is made by all members, or by those who vote in time; a member that is late is put out, and comes anew. A
 newcomer gets the weights of a member, the *donor*, before it votes. Weights are one number that follows from the rounds
@@ -44,6 +46,7 @@ class Hub:
     def __init__(self) -> None:
         self.members: list[Member] = []
         self.coming: list[Member] = []
+        self.lives: dict[str, int] = {}
         self.made = -1
         self.opened = time.monotonic()
         self.began = time.monotonic()
@@ -134,7 +137,10 @@ async def serve(port: int) -> None:
         try:
             while line := await reader.readline():
                 message = json.loads(line)
-                if message["what"] == "hello":
+                if message["what"] == "hello" and message["life"] < hub.lives.get(message["name"], 0):
+                    say({"what": "replaced"})
+                elif message["what"] == "hello":
+                    hub.lives[message["name"]] = message["life"]
                     for other in [other for other in (*hub.members, *hub.coming) if other.name == message["name"]]:
                         hub.gone(other)
                         other.say({"what": "replaced"})
@@ -157,8 +163,8 @@ async def serve(port: int) -> None:
 class Worker:
     """Trains for as long as it lives."""
 
-    def __init__(self, name: str, state: Path) -> None:
-        self.name, self.file = name, state / "made"
+    def __init__(self, name: str, state: Path, life: int) -> None:
+        self.name, self.life, self.file = name, life, state / "made"
         self.made, self.weights = self.load()
 
     def load(self) -> tuple[int, int]:
@@ -211,7 +217,7 @@ class Worker:
         def say(what: str, **more: Any) -> None:
             file.write(json.dumps({"what": what, **more}) + "\n")
             file.flush()
-        say("hello", name=self.name, made=self.made)
+        say("hello", name=self.name, life=self.life, made=self.made)
         while line := file.readline():
             message = json.loads(line)
             if message["what"] == "replaced":
@@ -239,4 +245,4 @@ class Worker:
 if __name__ == "__main__":
     if sys.argv[1] == "hub":
         asyncio.run(serve(int(sys.argv[2])))
-    Worker(sys.argv[3], Path(sys.argv[4])).train(sys.argv[2])
+    Worker(sys.argv[3], Path(sys.argv[4]), int(sys.argv[5])).train(sys.argv[2])

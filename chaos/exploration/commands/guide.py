@@ -22,12 +22,14 @@ from diloco_chaos.harness.trainers.core.programs import ends
 
 Aim = tuple[str, str]
 """(what a fault waited for, its family)."""
-_FIRST, _FURTHER, _ALTERED = 0.35, 0.9, 0.15
-"""Of the schedules, which share is one fault that was not tried yet, up to which share builds on an earlier schedule,
-and which share of those changes a fault of it instead of adding one."""
-_NEAR, _TRIES = 3.0, 50
-"""How many times as likely a fault hits a node that has to do with what it waits for; schedules that are drawn until
-one makes sense."""
+_NEW_FAMILY, _NEW_KIND, _FURTHER, _ALTERED = 0.5, 0.1, 0.9, 0.15
+"""Of the schedules, which share is one fault of a family, or of a kind, that such a node was not hit by yet; up to
+which share builds on an earlier schedule, and which share of those changes a fault of it instead of adding one."""
+_AT_A_LINE, _AT_A_PHASE = 0.7, 0.95
+"""Of faults that are added, which share waits for a line, and up to which share for a phase; others for a file."""
+_NEAR, _TAKES_OUT, _TRIES = 3.0, 3.0, 50
+"""How many times as likely a fault hits a node that has to do with what it waits for, and takes its target out, as a
+recovery that fails anew needs; schedules that are drawn until one makes sense."""
 
 
 @dataclass
@@ -61,8 +63,8 @@ class Lessons:
         self.healthy = frozenset(healthy.traces)
         self.seen.update(healthy.traces)
 
-    def learn(self, tried: TriedSchedule) -> int:
-        """Take in a run; how many new things it brought about."""
+    def learn(self, tried: TriedSchedule) -> None:
+        """Take in a run."""
         new = [trace for trace in tried.traces if trace not in self.seen]
         self.seen.update(tried.traces)
         self.aimed.update([tried.aim] if tried.aim else ())
@@ -73,7 +75,6 @@ class Lessons:
             self.fruitful.update(kinds)
             lines = [(node, kind) for node, kind in tried.lines if line_trace(node, kind) not in self.healthy]
             self.entries.append(Entry(tried.faults, new, lines))
-        return len(new)
 
     def promise(self, kind: str) -> float:
         """Return how likely a fault of this kind brings something new, by what it did."""
@@ -89,7 +90,7 @@ def draw(ground: Ground, chance: random.Random, most: int,
         aim: Aim | None = None
         if lessons is None:
             faults = _by_chance(ground, chooser, chance.randint(1, most))
-        elif way < _FIRST and (untried := [aim for aim in ground.aims if (aim[0], role(aim[1])) not in lessons.hit]):
+        elif untried := _untried(ground, lessons, way):
             faults = [ground.fault(chooser, chooser.pick(untried), ground.moment(chooser, ()))]
         elif way < _FURTHER and lessons.entries:
             aim, faults = _further(ground, chance, most, lessons)
@@ -98,6 +99,15 @@ def draw(ground: Ground, chance: random.Random, most: int,
         if faults and ground.possible(faults):
             return aim, faults
     return None, []
+
+
+def _untried(ground: Ground, lessons: Lessons, way: float) -> list[tuple[str, str]]:
+    """Return the faults to choose from where one that was not tried is to be; empty where none is."""
+    families = {(ground.families.get(kind, ""), where) for kind, where in lessons.hit}
+    if way < _NEW_FAMILY and (new := [aim for aim in ground.aims
+                                      if (ground.families[aim[0]], role(aim[1])) not in families]):
+        return new
+    return [aim for aim in ground.aims if (aim[0], role(aim[1])) not in lessons.hit] if way < _NEW_KIND else []
 
 
 def _by_chance(ground: Ground, chooser: ByChance, count: int) -> list[Document]:
@@ -125,7 +135,9 @@ def _further(ground: Ground, chance: random.Random, most: int,
 
     def weight(kind: str, target: str) -> float:
         often = 1 + lessons.aimed[awaited, ground.families[kind]]
-        return lessons.promise(kind) / often * (_NEAR if targets & set(ends(target)) else 1.0) / ground.alike[kind]
+        out = _TAKES_OUT if FAULTS[kind].stops_target or FAULTS[kind].halts_target or FAULTS[kind].cuts_off else 1.0
+        near_it = _NEAR if targets & set(ends(target)) else 1.0
+        return lessons.promise(kind) / often * near_it * out / ground.alike[kind]
     [aim] = chance.choices(ground.aims, [weight(*aim) for aim in ground.aims])
     return (awaited, family(aim[0])), [*faults, ground.fault(chooser, aim, moment)]
 
@@ -134,15 +146,18 @@ def _spot(ground: Ground, chance: random.Random, entry: Entry, faults: Sequence[
           lessons: Lessons) -> tuple[str, Document, Sequence[str]]:
     """What was waited for least often of all that this schedule brings about: in words, the moment, and the nodes that
     have to do with it."""
-    chooser = ByChance(chance)
-    spots: list[tuple[str, Document, Sequence[str]]] = [
-        (line_trace(node, kind), ground.line(chooser, node, kind), [node]) for node, kind in entry.lines]
+    chooser, way = ByChance(chance), chance.random()
     last, told = len(faults), ground.scenario.trainer.logs_whom_it_misses
-    spots += [(f"{stage} of {family(kind_of(faults[-1]))}",
-               {"after": {"fault": f"f{last}", "phase": stage, "wait": chooser.pick(WAITS)}}, [])
-              for stage in STAGES if stage != "noticed" or told]
-    spots += [(f"file of {role(node)}", ground.file(chooser, node), [node])
-              for node in ends(target_of(faults[-1])) if node in ground.scenario.trainer.keepers]
+    lines: list[tuple[str, Document, Sequence[str]]] = [
+        (line_trace(node, kind), ground.line(chooser, node, kind), [node]) for node, kind in entry.lines]
+    phases: list[tuple[str, Document, Sequence[str]]] = [
+        (f"{stage} of {family(kind_of(faults[-1]))}",
+         {"after": {"fault": f"f{last}", "phase": stage, "wait": chooser.pick(WAITS)}}, [])
+        for stage in STAGES if stage != "noticed" or told]
+    files: list[tuple[str, Document, Sequence[str]]] = [
+        (f"file of {role(node)}", ground.file(chooser, node), [node])
+        for node in ends(target_of(faults[-1])) if node in ground.scenario.trainer.keepers]
+    spots = (lines if way < _AT_A_LINE else phases if way < _AT_A_PHASE else files) or phases
     often = Counter[str]()
     for (awaited, _), count in lessons.aimed.items():
         often[awaited] += count
