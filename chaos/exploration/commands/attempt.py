@@ -66,6 +66,9 @@ def attempt(job: ExplorationJob) -> TriedSchedule:
         if not tried.failed:
             shutil.rmtree(runs)
         return tried
+    except KeyboardInterrupt:
+        shutil.rmtree(runs, ignore_errors=True)  # it proves nothing
+        raise
     except UserError as error:
         raise ExplorationError(str(error)) from None  # of the place, whatever is tried there
     except Exception as error:  # whatever it is, it is a find: of ours

@@ -22,7 +22,7 @@ from diloco_chaos.harness.trainers.core.programs import ends
 
 Aim = tuple[str, str]
 """(what a fault waited for, its family)."""
-_NEW_FAMILY, _NEW_KIND, _FURTHER, _ALTERED = 0.5, 0.1, 0.9, 0.15
+_NEW_FAMILY, _NEW_KIND, _FURTHER, _ALTERED = 0.5, 0.1, 0.95, 0.15
 """Of the schedules, which share is one fault of a family, or of a kind, that such a node was not hit by yet; up to
 which share builds on an earlier schedule, and which share of those changes a fault of it instead of adding one."""
 _AT_A_LINE, _AT_A_PHASE = 0.7, 0.95
@@ -34,10 +34,9 @@ recovery that fails anew needs; schedules that are drawn until one makes sense."
 
 @dataclass
 class Entry:
-    """A schedule that brought something new."""
+    """A schedule that is the shortest to bring something about."""
 
     faults: Sequence[Document]
-    new: Sequence[str]
     lines: Sequence[tuple[str, str]]
     """Nodes and kinds of lines that they don't write without faults."""
     built_on: int = 0
@@ -50,7 +49,8 @@ class Lessons:
     healthy: frozenset[str] = frozenset()
     """What the run without any fault brought about."""
     seen: Counter[str] = field(default_factory=Counter)
-    entries: list[Entry] = field(default_factory=list)
+    shortest: dict[str, Entry] = field(default_factory=dict)
+    """What only faults bring about -> the shortest schedule that did, the first of these."""
     aimed: Counter[Aim] = field(default_factory=Counter)
     drawn: Counter[str] = field(default_factory=Counter)
     fruitful: Counter[str] = field(default_factory=Counter)
@@ -67,14 +67,26 @@ class Lessons:
         """Take in a run."""
         new = [trace for trace in tried.traces if trace not in self.seen]
         self.seen.update(tried.traces)
+        lines = [(node, kind) for node, kind in tried.lines if line_trace(node, kind) not in self.healthy]
+        entry = Entry(tried.faults, lines)
+        for trace in tried.traces:
+            before = self.shortest.get(trace)
+            if trace not in self.healthy and (before is None or len(tried.faults) < len(before.faults)):
+                self.shortest[trace] = entry
         self.aimed.update([tried.aim] if tried.aim else ())
         kinds = {kind_of(fault) for fault in tried.faults}
         self.drawn.update(kinds)
         self.hit |= {(kind_of(fault), role(target_of(fault))) for fault in tried.faults}
         if new:
             self.fruitful.update(kinds)
-            lines = [(node, kind) for node, kind in tried.lines if line_trace(node, kind) not in self.healthy]
-            self.entries.append(Entry(tried.faults, new, lines))
+
+    @property
+    def entries(self) -> list[tuple[Entry, float]]:
+        """Return the schedules to build on, each with how seldom what it brings about is."""
+        seldom: dict[int, float] = {}
+        for trace, entry in self.shortest.items():
+            seldom[id(entry)] = seldom.get(id(entry), 0.0) + 1 / self.seen[trace]
+        return [(entry, seldom[id(entry)]) for entry in {id(each): each for each in self.shortest.values()}.values()]
 
     def promise(self, kind: str) -> float:
         """Return how likely a fault of this kind brings something new, by what it did."""
@@ -92,7 +104,7 @@ def draw(ground: Ground, chance: random.Random, most: int,
             faults = _by_chance(ground, chooser, chance.randint(1, most))
         elif untried := _untried(ground, lessons, way):
             faults = [ground.fault(chooser, chooser.pick(untried), ground.moment(chooser, ()))]
-        elif way < _FURTHER and lessons.entries:
+        elif way < _FURTHER and lessons.shortest:
             aim, faults = _further(ground, chance, most, lessons)
         else:
             faults = _by_chance(ground, chooser, chance.randint(1, most))
@@ -104,7 +116,7 @@ def draw(ground: Ground, chance: random.Random, most: int,
 def _untried(ground: Ground, lessons: Lessons, way: float) -> list[tuple[str, str]]:
     """Return the faults to choose from where one that was not tried is to be; empty where none is."""
     families = {(ground.families.get(kind, ""), where) for kind, where in lessons.hit}
-    if way < _NEW_FAMILY and (new := [aim for aim in ground.aims
+    if (way < _NEW_FAMILY or not lessons.shortest) and (new := [aim for aim in ground.aims
                                       if (ground.families[aim[0]], role(aim[1])) not in families]):
         return new
     return [aim for aim in ground.aims if (aim[0], role(aim[1])) not in lessons.hit] if way < _NEW_KIND else []
@@ -123,9 +135,8 @@ def _further(ground: Ground, chance: random.Random, most: int,
              lessons: Lessons) -> tuple[Aim | None, list[Document]]:
     """Build on a schedule that brought something which is still seldom; on a short one rather than on a long one."""
     chooser, entries = ByChance(chance), lessons.entries
-    [entry] = chance.choices(entries, [
-        sum(1 / lessons.seen[trace] for trace in entry.new) / (1 + entry.built_on) / len(entry.faults) ** 2
-        for entry in entries])
+    [(entry, _)] = chance.choices(entries, [seldom / (1 + each.built_on) / len(each.faults) ** 2
+                                            for each, seldom in entries])
     entry.built_on += 1
     if chance.random() < _ALTERED or most == 1:
         return None, _altered(ground, chooser, entry.faults)

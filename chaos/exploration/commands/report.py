@@ -25,8 +25,8 @@ def show(state: HuntState, console: Console, option: str) -> None:
     before = f", {state.taken_over} of them from before" if state.taken_over else ""
     new = len(state.lessons.seen) - len(state.lessons.healthy)
     console.print(f"{len(state.tried)} schedules{before}, {state.decided} decided; {state.runs} runs")
-    console.print(f"{new} kinds of lines, exits, files and phases that are not there without faults, brought about by "
-                  f"{len(state.lessons.entries)} schedules")
+    console.print(f"{new} kinds of lines, exits, files and phases that are not there without faults; the shortest "
+                  f"schedules that bring them about are {len(state.lessons.entries)}")
     for tried in state.flakes:
         console.print(f"? schedule {tried.number} failed {', '.join(tried.failed)} in 1 of 2 runs, and counts as no "
                       f"find", markup=False, highlight=False)
