@@ -124,6 +124,8 @@ class Hub:
         for member in self.members:
             member.voted = False
             member.say({"what": "round", "made": self.made, "members": len(self.members)})
+        for member in self.coming:
+            member.say({"what": "wait"})
 
 
 async def serve(port: int) -> None:
@@ -225,6 +227,8 @@ class Worker:
             if message["what"] == "out":
                 print("put out")
                 return
+            if message["what"] == "wait":
+                continue
             if message["what"] == "give":
                 print("gives its weights")
                 time.sleep(GIVE_S)

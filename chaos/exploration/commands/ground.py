@@ -21,7 +21,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 WAITS = ("0s", "50ms", "100ms", "200ms", "400ms", "800ms")
 _FIRST, _LAST, _STEPS = 0.15, 0.6, 20
 """Shares of the time without faults between which faults come, and how many moments that makes."""
-_COUNTS = (1, 1, 2, 3)
+_COUNTS = (1, 1, 1, 1, 2, 3)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _further(ground: Ground, chance: random.Random, most: int,
              lessons: Lessons) -> tuple[Aim | None, list[Document]]:
     """Build on a schedule that brought something which is still seldom; on a short one rather than on a long one."""
     chooser, entries = ByChance(chance), lessons.entries
-    [(entry, _)] = chance.choices(entries, [seldom / (1 + each.built_on) / len(each.faults) ** 2
+    [(entry, _)] = chance.choices(entries, [seldom / (1 + each.built_on) / len(each.faults) ** 3
                                             for each, seldom in entries])
     entry.built_on += 1
     if chance.random() < _ALTERED or most == 1:
