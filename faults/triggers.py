@@ -3,7 +3,7 @@ training, after another fault."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -130,13 +130,27 @@ class When(Condition):
         return f"has {self.file}" + (f" grown by {show_bytes(self.grows)}" if self.grows else "")
 
 
+Stage = Literal["begun", "noticed", "restarted", "first_round", "over"]
+"""How far the recovery from a fault has come."""
+
+
 class After(BaseModel):
-    """When another fault is over: healed, or its target started again; at once where neither is to come."""
+    """When the recovery from another fault has come so far; if nothing is said, when that is over: healed, or its
+    target started again; at once where neither is to come."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     fault: str
     wait: Seconds = 0.0
+    phase: Stage = "over"
+    """`begun`: it was injected; `noticed`: another node missed its target; `restarted`: a process of its target was
+    started; `first_round`: its target has made a round since it was restarted or the fault was healed."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without a phase where it has its default: older frozen plans lack it."""
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if (key, value) != ("phase", "over")}
 
     @model_validator(mode="before")
     @classmethod
@@ -146,4 +160,5 @@ class After(BaseModel):
 
     def describe(self) -> str:
         """Return the trigger in words for people."""
-        return f"{show_seconds(self.wait)} after {self.fault}" if self.wait else f"after {self.fault}"
+        stage = "" if self.phase == "over" else f" {self.phase.replace('_', ' ')}"
+        return f"{show_seconds(self.wait)} after {self.fault}{stage}" if self.wait else f"after {self.fault}{stage}"

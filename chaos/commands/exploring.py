@@ -17,6 +17,9 @@ from diloco_chaos.harness.base.units import seconds
 _MOST_RUNS = 1_000_000
 _RUNS = 1000
 """How many are tried where neither a number nor a time is given."""
+_SIMULATED, _LOCAL = "simulated", "local"
+_MOST_FAULTS, _MOST_OF_COMMANDS = 6, 3
+"""Faults of a schedule, if nothing is said: under virtual time, and of commands, whose runs are short."""
 
 
 def explore(
@@ -27,7 +30,8 @@ def explore(
     until_found: Annotated[bool, typer.Option("--until-found", help="End as soon as something broke.")] = False,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    max_faults: Annotated[int, typer.Option(min=1, max=20, help="The most faults in one schedule.")] = 6,
+    max_faults: Annotated[int | None, typer.Option(min=1, max=20, help="The most faults in one schedule: 6, and 3 of "
+                                                   "a trainer of commands, if not given.")] = None,
     faults: Annotated[str, typer.Option(help="Kinds to choose from, as in kill,pause; all if not given.")] = "",
     clusters: Annotated[str, typer.Option(help="own: the scenario's cluster; drawn: another one for each schedule, "
                                           "with the scenario's model, data, budget and pace.")] = "own",
@@ -35,17 +39,20 @@ def explore(
                                                     "explored/SCENARIO if not given; the next exploration goes "
                                                     "on there.")] = None,
     guided: Annotated[bool, typer.Option(help="Prefer schedules in which a fault meets a protocol state for the "
-                                          "first time.")] = True,
+                                          "first time; of commands, those that build on what brought something new "
+                                          "into a log.")] = True,
     workers: Annotated[str, typer.Option(help="Where schedules are tried: local, or ray (a Ray cluster).")] = "local",
     address: Annotated[str, typer.Option(help="Address of a Ray cluster; without it one is started on this "
                                          "machine.")] = "",
     torch: Annotated[bool, typer.Option(help="Train the scenario's own model (slow), not a quadratic.")] = False,
-    on: Annotated[str, on_option("simulated")] = "simulated",
+    on: Annotated[str, on_option(_SIMULATED)] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults.
+    """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults. Those
+    of a trainer of commands are tried in real time, on local if nothing is said.
 
     Example: `diloco-chaos explore base --for 60s --jobs 2`
+    Example: `diloco-chaos explore mine.yaml --for 10m --jobs 2`
     """
     from diloco_chaos.chaos.exploration.corpus import ExplorationError
     from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search
@@ -55,11 +62,17 @@ def explore(
     from diloco_chaos.chaos.scenario.loading import load
     from diloco_chaos.harness.base.workers import WorkersError
     base = own = load(scenario)[0]
-    place = backend_of(on, {})
+    most_faults = max_faults or (_MOST_OF_COMMANDS if base.trainer.programs() else _MOST_FAULTS)
     if base.trainer.programs():
-        raise Failure(f"{scenario}: schedules are drawn for learners and a syncer, and tried under virtual time; the "
-                      f"commands of trainer {base.trainer.name} are processes, which take real time: name a scenario "
-                      f"of another trainer", 2)
+        from diloco_chaos.chaos.commands.hunting import hunt
+        one_of("--clusters", clusters, ["own"])
+        one_of("--workers", workers, ["local"])
+        if torch:
+            raise Failure("--torch: commands train what they train: leave it out", 2)
+        hunt(Search(own, seed, most_faults, [kind.strip() for kind in faults.split(",")] if faults else None, guided,
+                    on=on or _LOCAL), corpus_dir, jobs, runs, _time(within), until_found=until_found, as_json=as_json)
+    on = on or _SIMULATED
+    place = backend_of(on, {})
     if workers == "ray" and not place.virtual:
         raise Failure(f"--workers ray: runs on {on} take this machine: leave it out, or --on {on}", 2)
     if not torch:
@@ -88,7 +101,7 @@ def explore(
 
             def enough(state: Exploration) -> bool:
                 return (until_found and bool(state.found)) or 0 < most_s <= time.monotonic() - began
-            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn", on,
+            state = search(Search(base, seed, most_faults, kinds, guided, clusters == "drawn", on,
                                   str(folder / "runs")), folder, pool, runs=most,
                            stop=enough, tell=tell)
     except (ExplorationError, WorkersError) as error:

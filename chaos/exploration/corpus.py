@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.workers import Numbered
@@ -41,6 +41,12 @@ class TriedSchedule(Numbered):
     aim: tuple[str, str] | None = None
     sequences: tuple[tuple[str, str], ...] = ()
     traces: tuple[str, ...] = ()
+    lines: tuple[tuple[str, str], ...] = ()
+    """Of commands: nodes, and the kinds of lines that they wrote from the steady state on."""
+    measured: dict[str, float] = Field({})
+    """Of commands: how long they trained, how many rounds they made, how large their state grew."""
+    repeats: int | None = None
+    """The number of the schedule that this one does again, to see whether that fails every time."""
 
     @property
     def decided(self) -> bool:

@@ -281,12 +281,12 @@ def attempt(job: ExplorationJob) -> TriedSchedule:
 
 def _tried(job: ExplorationJob, result: SimulatedRun | Result) -> TriedSchedule:
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
-    checks = _as_it_came(result).checks
+    checks = as_it_came(result).checks
     failed = [verdict for verdict in checks if verdict.verdict == "failed"]
     return TriedSchedule(
         number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
         failed=(*broken, *(verdict.name for verdict in failed)),
-        undecided=tuple((verdict.name, why) for verdict in checks if (why := _undecided(verdict))),
+        undecided=tuple((verdict.name, why) for verdict in checks if (why := why_undecided(verdict))),
         evidence=(*([result.outcome.message] if broken else []), *(
             f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
             for verdict in failed)),
@@ -299,7 +299,7 @@ SCHEDULES = Task(attempt, ExplorationJob, TriedSchedule)
 """What workers do with a schedule."""
 
 
-def _as_it_came(result: SimulatedRun | Result) -> Judgement:
+def as_it_came(result: SimulatedRun | Result) -> Judgement:
     """The verdicts, without the faults whose moment never came: the run is one of the schedule without these."""
     came = tuple(span.planned for span in result.history.spans if span.injected is not None)
     if len(came) == len(result.history.plan.faults):
@@ -310,7 +310,7 @@ def _as_it_came(result: SimulatedRun | Result) -> Judgement:
     return judge(replace(result.history, plan=plan, tape=Tape(events)))
 
 
-def _undecided(verdict: Verdict) -> str:
+def why_undecided(verdict: Verdict) -> str:
     """Return why a check could not be made at all; empty where it could. One that passed was made, also where it is
     doubted because a fault had no measurable effect."""
     why = verdict.evidence[0] if verdict.evidence else "it does not say why"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.experiment import Observer
-from diloco_chaos.chaos.runner.run import Result, run_plan
+from diloco_chaos.chaos.runner.run import Audience, Result, run_plan
 from diloco_chaos.chaos.runner.simulate import NullObserver, SimulatedRun, simulate
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.places.base import Ability
@@ -20,7 +20,7 @@ IN_MEMORY = Simulated.name
 """The place where schedules are tried if nothing else is said."""
 
 
-class _Nobody:
+class Nobody:
     """Implements `diloco_chaos.chaos.runner.run.Audience`: what is told is the schedule's result."""
 
     def watch(self, plan: Plan, what: str) -> Observer:
@@ -41,13 +41,13 @@ def abilities_of(on: str) -> frozenset[Ability]:
 
 
 @contextmanager
-def performed_on(on: str, plan: Plan, runs: str) -> Iterator[SimulatedRun | Result]:
+def performed_on(on: str, plan: Plan, runs: str, audience: Audience | None = None) -> Iterator[SimulatedRun | Result]:
     """Perform a plan at a place; what it gives is of use in here. A folder of a real run lies in `runs`, and stays only
-    if a check failed."""
+    if a check failed. `audience`: hears of a real run; nobody, if not given."""
     if on == IN_MEMORY:
         yield simulate(plan)
         return
-    result = run_plan(plan, Path(runs), _Nobody(), named(on))
+    result = run_plan(plan, Path(runs), audience or Nobody(), named(on))
     yield result
     broken = result.outcome.kind != "finished" or "failed" in {each.verdict for each in result.judgement.checks}
     if not broken:

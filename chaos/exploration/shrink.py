@@ -16,9 +16,9 @@ _SIMPLER: dict[str, tuple[object, ...]] = {
 
 
 def shrunk(faults: Sequence[Document], breaks: Breaks, most_runs: int = 120,
-           members: Mapping[str, Sequence[str]] = {}) -> list[Document]:
+           members: Mapping[str, Sequence[str]] = {}, at: str = "5s") -> list[Document]:
     """A schedule that breaks and from which nothing can be left out; after so many runs the best that was found.
-    `members`: of each target that is several, its single ones."""
+    `members`: of each target that is several, its single ones. `at`: when a fault comes that waited for something."""
     left = most_runs
 
     def still(candidate: Sequence[Document]) -> bool:
@@ -29,22 +29,22 @@ def shrunk(faults: Sequence[Document], breaks: Breaks, most_runs: int = 120,
     smaller = True
     while smaller and left > 0:
         smaller = False
-        for candidate in [*_fewer(best), *_narrower(best, members), *_simpler(best)]:
+        for candidate in [*_fewer(best, at), *_narrower(best, members), *_simpler(best, at)]:
             if still(candidate):
                 best, smaller = candidate, True
                 break
     return best
 
 
-def _fewer(faults: list[Document]) -> Iterator[list[Document]]:
+def _fewer(faults: list[Document], at: str) -> Iterator[list[Document]]:
     """Without some, the later ones first; whoever waited for one that is gone comes at a time of its own."""
     if len(faults) > 2:
         yield from ([fault] for fault in faults if "after" not in fault)
     for gone in reversed(range(len(faults))):
-        yield _without(faults, gone)
+        yield _without(faults, gone, at)
 
 
-def _without(faults: list[Document], gone: int) -> list[Document]:
+def _without(faults: list[Document], gone: int, at: str) -> list[Document]:
     rest = []
     for number, fault in enumerate(faults):
         if number == gone:
@@ -53,7 +53,7 @@ def _without(faults: list[Document], gone: int) -> list[Document]:
         if after:
             before = int(after["fault"][1:]) - 1
             if before == gone:
-                fault = {key: value for key, value in fault.items() if key != "after"} | {"at": "5s"}
+                fault = {key: value for key, value in fault.items() if key != "after"} | {"at": at}
             elif before > gone:
                 fault = fault | {"after": after | {"fault": f"f{before}"}}
         rest.append(fault)
@@ -68,7 +68,7 @@ def _narrower(faults: list[Document], members: Mapping[str, Sequence[str]]) -> I
                 yield from ([*faults[:number], fault | {key: name}, *faults[number + 1:]] for name in members[value])
 
 
-def _simpler(faults: list[Document]) -> Iterator[list[Document]]:
+def _simpler(faults: list[Document], at: str) -> Iterator[list[Document]]:
     """One setting of one fault as simple as it gets, or its trigger a time."""
     for number, fault in enumerate(faults):
         for key, values in _SIMPLER.items():
@@ -78,5 +78,5 @@ def _simpler(faults: list[Document]) -> Iterator[list[Document]]:
         if when and when.get("count", 0) > 20 and "failpoint" in when:
             yield [*faults[:number], fault | {"when": when | {"count": 20}}, *faults[number + 1:]]
         if when:
-            plain = {key: value for key, value in fault.items() if key != "when"} | {"at": "5s"}
+            plain = {key: value for key, value in fault.items() if key != "when"} | {"at": at}
             yield [*faults[:number], plain, *faults[number + 1:]]

@@ -11,7 +11,7 @@ same state by its own log (`catch_up`).
 
 - A fault with `at` is due that long after zero; one with `when` when the log shows the event for the n-th time, when
   what it waits for was sighted (`sightings`), or when training meets a condition; one with `after` that long after all
-  parts of another fault are over.
+  parts of another fault are over, or the recovery from them has come as far as `phase` says.
 - Time in which the whole run was down (it was ended, and resumed) does not count: due times are moved by it, and
   nothing is injected before all train again.
 - A reversible fault is healed `duration` after its injection was recorded to its end; one that ends its target is over
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,8 +35,10 @@ from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.outages import Outages
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault
+from diloco_chaos.faults.triggers import Stage
 from diloco_chaos.harness.base.units import floor_ms
 from diloco_chaos.harness.record.tape.events import (
+    Disconnected,
     Event,
     Exit,
     Failpoint,
@@ -45,6 +47,7 @@ from diloco_chaos.harness.record.tape.events import (
     Hello,
     Injected,
     Lost,
+    Noticed,
     Resumed,
     Sighted,
     Spawn,
@@ -53,7 +56,7 @@ from diloco_chaos.harness.record.tape.events import (
 )
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
-                      "lost", "resumed", "sighted"})
+                      "lost", "resumed", "sighted", "noticed", "disconnected"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SHORTEST_S = 0.001
 _SMOOTHING = 0.05
@@ -168,7 +171,7 @@ class Orchestrator:
         self._active: dict[str, tuple[PlannedFault, float]] = {}
         self._endless: list[PlannedFault] = []
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._over: dict[str, float] = {}  # fault -> when it was over
+        self._reached: dict[tuple[str, Stage], float] = {}  # how far the recovery from a fault has come, and when
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
         self._training = Training(losses_told=bool(plan.trainer.writers))
         self._learners = plan.cluster.names
@@ -182,7 +185,15 @@ class Orchestrator:
         """Know which events these wait for."""
         whens = [planned.fault.when for planned in faults if planned.fault.when is not None]
         self._counted |= {(when.node, when.event) for when in whens}
+        self._counted |= {(target, "step") for fault in self._until("first_round", faults) for target in fault.targets}
         self._by_training = self._by_training or any(not when.empty for when in whens)
+
+    def _until(self, stage: Stage, waiting: Iterable[PlannedFault]) -> list[Fault]:
+        """Return the faults whose recovery one of these waits for, to come so far."""
+        awaited = {planned.fault.after.fault for planned in waiting
+                   if planned.fault.after is not None and planned.fault.after.phase == stage}
+        return [planned.fault for planned in self.plan.faults
+                if awaited & {planned.id, planned.id.partition(".")[0]}]
 
     def add(self, faults: Sequence[PlannedFault]) -> Plan:
         """The plan with more faults, which come as they say, from now on; none where the run was aborted."""
@@ -273,7 +284,10 @@ class Orchestrator:
                  and (when.failpoint or planned in self._waiting)]
         recorder = self.plan.trainer.recorder
         again = [(recorder, "merge"), *((name, "ready") for name in self._learners)]
+        missed = [(recorder, "lost"), *((name, "disconnected") for name in self._learners)]
         return {(recorder, "steady"), (recorder, "finished"), *(again if self._outages.since is not None else ()),
+                *(missed if self._until("noticed", self._waiting) else ()),
+                *((target, "step") for fault in self._until("first_round", self._waiting) for target in fault.targets),
                 *((when.node, when.event or "failpoint") for when in waits)}
 
     @property
@@ -310,9 +324,10 @@ class Orchestrator:
         name = fault.after.fault
         before = [planned.id for planned in self.plan.faults
                   if planned.id == name or planned.id.startswith(f"{name}.")]
-        if not all(other in self._over for other in before):
+        stage = fault.after.phase
+        if not all((other, stage) in self._reached for other in before):
             return None
-        last = max((self._over[other] for other in before), default=self.zero or 0.0)
+        last = max((self._reached[other, stage] for other in before), default=self.zero or 0.0)
         return self._outages.after(last, fault.after.wait)
 
     def _inject(self, planned: PlannedFault, due: float, now: float) -> Action:
@@ -324,11 +339,13 @@ class Orchestrator:
         return Inject(planned, due)
 
     def _note_ends(self, event: Event) -> None:
-        """Note which faults are over: healed, or all their targets started again."""
+        """Note which faults are over: healed, or all their targets started again; and how far the recovery from them
+        has come."""
         if isinstance(event, Healed):
-            self._over[event.fault] = event.t
+            self._reached[event.fault, "over"] = event.t
         elif isinstance(event, Injected):
             fault = next((planned.fault for planned in self.plan.faults if planned.id == event.fault), None)
+            self._reached[event.fault, "begun"] = event.t
             if event.fault in self._active:  # it lasts from when it is done: an injection may take its time
                 planned, _ = self._active[event.fault]
                 self._active[event.fault] = planned, event.t + (planned.fault.duration or 0)
@@ -336,13 +353,33 @@ class Orchestrator:
                 if fault.stops_target and fault.expected_duration() is not None:
                     self._respawning[event.fault] = set(fault.targets)
                 else:
-                    self._over[event.fault] = event.t
+                    self._reached[event.fault, "over"] = event.t
         elif isinstance(event, Spawn):
             for name, targets in list(self._respawning.items()):
                 targets.discard(event.target)
                 if not targets:
                     del self._respawning[name]
-                    self._over[name] = event.t
+                    self._reached[name, "over"] = event.t
+        for planned in self.plan.faults:
+            for stage in self._stages(planned, event):
+                self._reached.setdefault((planned.id, stage), event.t)
+
+    def _stages(self, planned: PlannedFault, event: Event) -> Iterator[Stage]:
+        """Yield how far the recovery from a fault has come by this event. That a command's process is gone is the
+        harness' word: only a line of another node's log tells that it is missed."""
+        if (planned.id, "begun") not in self._reached:
+            return
+        targets, hub = planned.fault.targets, self.plan.trainer.coordinator
+        if isinstance(event, Noticed) and event.node not in targets:
+            yield "noticed"
+        elif isinstance(event, Lost | Disconnected) and hub is not None:
+            if (event.learner if isinstance(event, Lost) else hub) in targets:
+                yield "noticed"
+        elif isinstance(event, Spawn) and event.target in targets:
+            yield "restarted"
+        elif (isinstance(event, Step) and event.node in targets
+              and {(planned.id, "restarted"), (planned.id, "over")} & self._reached.keys()):
+            yield "first_round"
 
     def _abort(self, now: float) -> list[Action]:
         """The scenario's condition: undo everything, and see for as long as healing may take what becomes of it."""

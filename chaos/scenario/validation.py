@@ -79,7 +79,8 @@ def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
     if rest.known is KnownCluster.ALL:
         counted = len(rest.numbers.places) == len(names)  # else one that is left out may have joined, too
         yield from (*_targets(scenario, fault), *(_joiners(scenario, fault) if counted else ()),
-                    *_after(fault, names), *_when(scenario, fault), *_of_mode(scenario, fault))
+                    *_after(fault, names), *_phase(scenario, fault), *_when(scenario, fault),
+                    *_of_mode(scenario, fault))
     else:
         yield from (*(_strangers(scenario, fault) if rest.known else ()), *_after(fault, names))
     yield from _beyond(fault, abilities)
@@ -363,6 +364,13 @@ def _after(fault: Fault, names: Sequence[str]) -> Iterator[str]:
                f"(faults are {', '.join(names[:20])})")
 
 
+def _phase(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """A phase of a recovery of which nobody tells."""
+    if fault.after is not None and fault.after.phase == "noticed" and _commands(scenario) \
+            and not scenario.trainer.logs_whom_it_misses:
+        yield "after: nothing tells when a fault is noticed: write `noticed: REGEX` beside `progress`"
+
+
 def _no_node(scenario: Scenario, fault: Fault) -> Iterator[str]:
     """A trigger at a node that the cluster does not have."""
     when = fault.when
@@ -498,7 +506,8 @@ def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
         if fault.after is not None and fault.after.fault in ids:
             before = of(ids[fault.after.fault])
             root = before.root
-            start = (before.start if before.end == _FOR_EVER else before.end) + fault.after.wait  # else at once
+            early = fault.after.phase in ("begun", "noticed") or before.end == _FOR_EVER  # else at once
+            start = (before.start if early else before.end) + fault.after.wait
         outage = fault.expected_duration()
         known[index] = Stretch(index, fault, root, start, _FOR_EVER if outage is None else start + outage)
         return known[index]

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from diloco_chaos.faults.base import FaultContext, Observation, unable
+from diloco_chaos.faults.base import Drawn, FaultContext, Observation, unable
 from diloco_chaos.faults.within.counted import Counted
 from diloco_chaos.harness.base.units import Seconds, Size, names, show_bytes, show_seconds
 from diloco_chaos.harness.places.base import Ability
@@ -57,6 +57,8 @@ class Cuda(Counted):
     """
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"cuda"})
+    drawn = Drawn(290, {"for": ("1s", "2s")}, family="device", asked=True, simulated=False,
+                  ways=({"delay": "100ms"}, {"hang": True}, {"error": "ecc"}, {"error": "memory"}, {"error": "lost"}))
 
     kind: Literal["cuda"] = "cuda"
     error: DeviceError | None = None

@@ -140,17 +140,11 @@ def test_what_only_reads_a_foreign_folder_starts_nothing(checkout, ran, command,
     assert not checkout.started
 
 
-@pytest.mark.parametrize("command", ["validate", "show", "plan", "explore --runs 2", "compare"])
+@pytest.mark.parametrize("command", ["validate", "show", "plan", "explore", "compare"])
 def test_looking_at_a_scenario_starts_nothing_and_allows_nothing(checkout, command):
     checkout.type(*command.split(), "mine.yaml")
     assert refused(checkout.type("run", "--plan", checkout.freeze()))
     assert not checkout.started
-
-
-def test_a_trainer_of_commands_is_not_explored_and_that_is_told_in_a_sentence(checkout):
-    done = checkout.type("explore", "mine.yaml")
-    assert done.returncode == 2
-    assert done.stderr.startswith("mine.yaml: schedules are drawn for learners and a syncer")
 
 
 def test_what_an_exploration_has_found_is_a_scenario_that_is_named(checkout):

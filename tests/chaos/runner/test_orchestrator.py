@@ -152,6 +152,40 @@ def test_a_fault_comes_once_the_training_loss_has_fallen():
     assert [names for names in found if names] == [["f1"]]
 
 
+def test_a_fault_comes_as_the_recovery_from_another_one_begins_is_noticed_and_goes_on():
+    def due(phase):
+        machine = orchestrator(["{kill: learner-1, at: 1s, restart_after: 1s}",
+                                f"{{kill: learner-3, after: {{fault: f1, phase: {phase}, wait: 500ms}}}}"])
+        machine.on_event(event(0, "steady"))
+        machine.on_event(event(0.5, "lost", learner="learner-1", reason="of before"))
+        machine.on_event(event(0.6, "step", "learner-1", step=1, loss=1.0))
+        machine.on_time(1)
+        for happens in (event(1.0, "injected", "harness", fault="f1", observed={}),
+                        event(1.1, "lost", learner="learner-2", reason="of another fault"),
+                        event(1.2, "lost", learner="learner-1", reason="closed"),
+                        event(2.0, "spawn", "harness", target="learner-1", incarnation=1, pid=1),
+                        event(2.5, "step", "learner-1", step=2, loss=1.0)):
+            machine.on_event(happens)
+        return machine.next_at
+    assert [due(phase) for phase in ("begun", "noticed", "restarted", "first_round", "over")] == [
+        1.5, 1.7, 2.5, 3.0, 2.5]
+
+
+def test_of_commands_a_fault_is_noticed_by_a_line_of_another_node():
+    nodes = ("trainer: {kind: commands, nodes: {w: {worker: true, count: 2, run: ls}}, noticed: lost, "
+             "progress: [{node: w, written: true}]}")
+    machine = Orchestrator(freeze(parse(f"diloco_chaos: 1\nname: x\n{nodes}\nfaults:\n"
+                                        "  - {pause: w-1, at: 1s, for: 9s}\n"
+                                        "  - {kill: w-2, after: {fault: f1, phase: noticed}}\n"), 0))
+    machine.on_event(event(0, "steady", "rounds"))
+    machine.on_time(1)
+    for happens in (event(1, "injected", "harness", fault="f1", observed={}),
+                    event(2, "lost", "rounds", learner="w-1", reason="its process ended"),
+                    event(3, "noticed", "w-1", line="lost w-2"), event(4, "noticed", "w-2", line="lost w-1")):
+        machine.on_event(happens)
+    assert machine.on_time(4) == [Inject(machine.plan.faults[1], 4)]
+
+
 def test_an_abort_undoes_what_is_on_injects_no_more_and_gives_up_after_the_time_to_heal():
     machine = orchestrator(["{straggler: learner-1, at: 1s, for: 30s}", "{kill: learner-2, at: 5s}"],
                            more="abort_when: {loss_above: 4}\nchecks: {self_healing: {within: 6s}}")

@@ -790,3 +790,16 @@ def test_the_syncer_can_t_run_twice(fault):
 def test_a_preempted_node_gets_one_successor():
     assert "say how long after" in refused("{preempt: learner-1, at: 1s, beside: true}")
     assert "its successor starts once" in refused("{preempt: learner-1, at: 1s, beside: 0s, restart_after: 1s}")
+
+
+def test_a_phase_of_a_recovery_that_nobody_tells_of_is_no_moment():
+    after = "{kill: w-1, at: 1s, restart_after: 1s}\n  - {pause: w-1, for: 1s, after: {fault: f1, phase: noticed}}"
+    assert any(each.endswith("after: nothing tells when a fault is noticed: write `noticed: REGEX` beside `progress`")
+               for each in problems(of_commands(after)))
+    parse(scenario("{kill: learner-1, at: 5s, restart_after: 1s}",
+                   "{kill: learner-2, restart_after: 1s, after: {fault: f1, phase: noticed}}"))
+
+
+def test_a_fault_may_not_come_on_a_target_during_the_recovery_from_the_same_fault_that_still_lasts():
+    assert "pause" in refused("{pause: learner-1, at: 2s, for: 2s}",
+                              "{pause: learner-1, for: 1s, after: {fault: f1, phase: begun, wait: 1s}}")
