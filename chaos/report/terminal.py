@@ -14,11 +14,13 @@ from rich.text import Text
 from diloco_chaos.chaos.checks import Judgement
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.evidence.accounting.costs import costs
 from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.evidence.phases import recoveries
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.report.costs import SHOWN, cells, cost_told, in_words, not_told
 from diloco_chaos.chaos.report.forms.page import PAGE
 from diloco_chaos.chaos.report.model import WORDS, change, warnings_of
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS, because, story
@@ -45,9 +47,9 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
     width = min(console.width, _WIDEST)
     figures = [*_recoveries(result), _verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
                *_wire(result)] if verbose else []
-    for section in (_head(result), *_timeline(result, width), *_faults(result), *_warnings(result), *figures,
-                    *_switched_off(result), *_out_of_reach(result.judgement, verbose), *_story(result, verbose),
-                    *_passed(result, verbose)):
+    for section in (_head(result), *_timeline(result, width), *_faults(result), *_cost(result, verbose),
+                    *_warnings(result), *figures, *_switched_off(result), *_out_of_reach(result.judgement, verbose),
+                    *_story(result, verbose), *_passed(result, verbose)):
         # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
@@ -143,16 +145,36 @@ def _faults(result: Result) -> list[RenderableType]:
     return [_title("Faults", "requested and observed"), table]
 
 
+def _cost(result: Result, verbose: bool) -> list[RenderableType]:
+    """Say what faults cost together; `verbose`: each of them, too, and why what is not told is not."""
+    told, zero = result.history.once(costs), result.history.origin
+    if not told.faults:
+        return []
+    whole = cost_told(told.run, zero)
+    if not verbose:
+        return [_title("Cost", "of all faults that took a node out (--verbose: of each)"), Text(in_words(whole))]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("", *(shown.name for shown in SHOWN.values())):
+        table.add_column(Text(name, "dim"), justify="right" if name else "left")
+    own = {name: cost_told(cost, zero) for name, cost in told.faults.items()}
+    for name, cost in [*own.items(), ("all", whole)]:
+        table.add_row(Text(name, "bold red" if name in own else "bold"), *cells(cost))
+    lacking = [f"{name}: {line}" for name, cost in own.items() for line in not_told(cost)]
+    return [_title("Cost", "of each fault that took a node out, until the pace is as before"), table,
+            *([Text("\n".join(lacking), "dim")] if lacking else [])]
+
+
 def _recoveries(result: Result) -> list[RenderableType]:
     """List the phases of each recovery, in the order in which they ended."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="bold red")
     table.add_column(no_wrap=True)
     table.add_column()
-    for recovery in recoveries(result.history):
+    for recovery in result.history.once(recoveries):
         phases = [f"{phase.name} {show_seconds(seconds)}" for phase, _, seconds in recovery.passed]
         phases += [f"{phase.name}: {phase.missing}" for phase in recovery.phases if phase.t is None]
-        table.add_row(recovery.span.id, recovery.target, "; ".join(phases))
+        target = f"{recovery.target}, now {recovery.successor}" if recovery.successor else recovery.target
+        table.add_row(recovery.span.id, target, "; ".join(phases))
     note = "each phase since the one before it; the first since the injection"
     return [_title("Recovery", note), table] if table.row_count else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from diloco_chaos.chaos.report.costs import in_words
 from diloco_chaos.chaos.report.model import CheckTold, ReportModel
 from diloco_chaos.chaos.report.story import MARKS
 from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, SuiteRow
@@ -39,6 +40,8 @@ def report_markdown(model: ReportModel) -> str:
                   for fault in model.faults[:_MOST_FAULTS]]
         if len(model.faults) > _MOST_FAULTS:
             lines.append(f"| | | | and {len(model.faults) - _MOST_FAULTS} more |")
+    if model.cost is not None:
+        lines += ["", f"Cost of the faults: {escaped(in_words(model.cost))}"]
     return "\n".join([*lines, "", "```", "# to look closer", model.commands.check, "# to repeat it",
                        model.commands.repeat, "```", ""])
 

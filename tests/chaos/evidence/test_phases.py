@@ -3,6 +3,11 @@
 import pytest
 
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.backends import named
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.record.tape.events import Step
 from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
 from recorded_events import an_event
@@ -79,6 +84,19 @@ def test_a_process_that_is_started_after_a_pause_was_over_is_not_restarted_by_it
     paused = storm.bounded(faults="[{pause: learner-1, at: 4s, for: 1s}]")
     healed = paused.said(5.0, "harness", "healed", fault="f1", observed={})
     assert list(ends(recoveries(healed.history())[0]))[2] == "over"
+
+
+def test_the_place_of_a_node_is_taken_by_another_one(tmp_path):
+    text = ("diloco_chaos: 1\nname: x\ncluster: {model: micro, learners: 3, quorum: 1, fragments: 2, sync_every: 8, "
+            "batch: 1, warmup: 0, step_time: 60ms, budget: 120}\n"
+            "faults: [{replace: learner-2, with: learner-3, at: 2s}]")
+    history = run_plan(freeze(parse(text), 0), tmp_path, NullAudience(), named("simulated")).history
+    [recovery] = recoveries(history)
+    assert (recovery.target, recovery.successor) == ("learner-2", "learner-3")
+    first = next(merge.t for merge in history.merges if any(part.learner == "learner-3"
+                                                            for part in merge.contributions))
+    assert ends(recovery)["first round"] == first
+    assert None not in ends(recovery).values()
 
 
 def of_commands(*lines, **trainer):

@@ -49,6 +49,13 @@ def test_the_last_lines_name_the_check_the_cause_the_verdict_and_the_next_comman
     assert f"\nrepeat  diloco-chaos run --plan {results[0].folder.path}/plan.json --on simulated" in last
 
 
+def test_what_faults_cost_is_a_line_and_on_demand_a_table(results):
+    short, whole = shown(results[0], 120), shown(results[0], verbose=True)
+    assert re.search(r"\nMTTD \d+ ms · MTTR \d+\.\d s · ETTR \d+\.\d% · idle node-seconds \d+\.\d · ", short)
+    assert re.search(r"\nf3 +\d+ ms +\d+\.\d s +\d+\.\d% +\d+\.\d +0 +- *\n", whole)
+    assert "f3: lost samples not told: syncer: it trains nothing itself" in whole
+
+
 def test_the_cause_is_the_quorum_where_too_few_were_there(results):
     zero = results[0].history.zero
     head, *absent = why(Presence(results[0].history), zero + 7.5, zero + 10.5)
