@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from diloco_chaos.chaos.report.chance import wilson
 from diloco_chaos.chaos.report.live import Terminal
 from diloco_chaos.chaos.report.saved import kept, suite_kept
 from diloco_chaos.chaos.report.suite import row_of
@@ -21,8 +21,6 @@ from diloco_chaos.chaos.scenario.plan import Plan
 
 _WORDS = {0: ("passed", "green"), 1: ("failed", "bold red"), 3: ("inconclusive", "yellow"),
           130: ("interrupted", "yellow")}
-_Z = 1.959964
-"""Two-sided 95% quantile of the normal distribution."""
 
 
 @dataclass
@@ -91,13 +89,3 @@ def show(rate: PassRate, console: Console) -> None:
     left_out = len(rate.runs) - rate.judged
     console.print(f"{rate.scenario}: {rate.passed} of {rate.judged} passed, 95% interval {low:.0%} to {high:.0%}"
                   + (f"; {left_out} proved nothing" if left_out else ""), highlight=False)
-
-
-def wilson(passed: int, count: int) -> tuple[float, float]:
-    """The 95% score interval of a rate (E. B. Wilson, J. Am. Stat. Assoc. 22, 1927)."""
-    if count == 0:
-        return 0.0, 1.0
-    share, square = passed / count, _Z * _Z / count
-    centre = (share + square / 2) / (1 + square)
-    half = _Z / (1 + square) * math.sqrt(share * (1 - share) / count + square / (4 * count))
-    return max(0.0, centre - half), min(1.0, centre + half)
