@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.chaos.evidence.accounting.costs import Cost
+from diloco_chaos.chaos.evidence.recovery.costs import Cost
 from diloco_chaos.harness.base.units import show_seconds
 
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.chaos.checks.base import Figure, Verdict, tightest
 from diloco_chaos.chaos.checks.injection import measure
-from diloco_chaos.chaos.evidence.accounting.costs import costs
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.interference import interference
 from diloco_chaos.chaos.evidence.phases import Recovery, recoveries
+from diloco_chaos.chaos.evidence.recovery.costs import costs
 from diloco_chaos.chaos.report.causes import causes, stalls
 from diloco_chaos.chaos.report.costs import CostTold, cost_told
 from diloco_chaos.chaos.report.story import QUIET, because

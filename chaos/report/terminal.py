@@ -14,10 +14,10 @@ from rich.text import Text
 from diloco_chaos.chaos.checks import Judgement
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.checks.injection import measure
-from diloco_chaos.chaos.evidence.accounting.costs import costs
 from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.chaos.evidence.recovery.costs import costs
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.report.costs import SHOWN, cells, cost_told, in_words, not_told

@@ -2,8 +2,8 @@
 
 import pytest
 
-from diloco_chaos.chaos.evidence.accounting.costs import costs
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.chaos.evidence.recovery.costs import costs
 from diloco_chaos.harness.record.tape.events import Step
 from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
 from recorded_events import an_event
