@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.base import (
 )
 from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
+from diloco_chaos.harness.record.storage.log_ends import telling
 from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -62,8 +63,8 @@ def log_of(run: Path, node: str, number: int) -> Path:
 
 
 def end_of_log(run: Path, node: str, number: int, count: int = 12) -> str:
-    """Return the last lines of an incarnation's log, to be shown."""
-    lines = last_lines(log_of(run, node, number))[-count:]
+    """Return the lines at the end of an incarnation's log that tell most, to be shown."""
+    lines = telling(last_lines(log_of(run, node, number)), count)
     return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
 
 
