@@ -216,6 +216,8 @@ class ReportModel(_Told):
     events_left_out: int
     logs: dict[str, list[str]]
     """Node -> the last lines of its newest log."""
+    stacks: dict[str, list[str]] = {}
+    """Node and number of its process -> where its threads stood that did not end when the run did."""
     environment: dict[str, str]
     commands: NextCommands
 
@@ -263,6 +265,7 @@ def model_of(result: Result) -> ReportModel:
         bytes_received=dict(traffic.received), bytes_sent=dict(traffic.sent), events=events, events_left_out=left_out,
         logs={name: tail for name in (*plan.cluster.all_nodes, "links")
               if (tail := [line for line in result.folder.log_tail(name, _TAIL) if line.strip()])},
+        stacks=result.folder.stacks,
         environment={key: str(value) for key, value in result.folder.manifest().items()
                      if isinstance(value, (str, int, float))},
         commands=NextCommands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))

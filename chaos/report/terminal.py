@@ -18,6 +18,7 @@ from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.evidence.phases import recoveries
 from diloco_chaos.chaos.evidence.recovery.costs import costs
+from diloco_chaos.chaos.evidence.run_folder import STACKS
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.report.costs import SHOWN, cells, cost_told, in_words, not_told
@@ -38,6 +39,8 @@ _CUT_SHORT = ("interrupted", "broken")
 _VIRTUAL = "simulated"
 _VERIFIED = "faults_verified"
 _MOST_WINDOWS, _MOST_LANES, _MOST_NAMED, _MOST_WARNINGS = 4, 24, 4, 10
+_MOST_FRAMES = 6
+"""Lines of a node's stacks in a short report."""
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -49,7 +52,7 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
                *_wire(result)] if verbose else []
     for section in (_head(result), *_timeline(result, width), *_faults(result), *_cost(result, verbose),
                     *_warnings(result), *figures, *_switched_off(result), *_out_of_reach(result.judgement, verbose),
-                    *_story(result, verbose), *_passed(result, verbose)):
+                    *_stacks(result, verbose), *_story(result, verbose), *_passed(result, verbose)):
         # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
@@ -246,6 +249,20 @@ def _wire(result: Result) -> list[RenderableType]:
         table.add_row(name, *(f"{count / 1e6:,.2f} MB" if count else "" for count in ways))
     note = f"whole frames at the syncer's sockets; {traffic.a_token:,.1f} bytes a token"
     return [_title("Wire", note), table]
+
+
+def _stacks(result: Result, verbose: bool) -> list[RenderableType]:
+    """Show where processes stood that had not ended when the run did; not `verbose`: the first lines of each node."""
+    kept = result.folder.stacks
+    if not kept:
+        return []
+    shown = dict(list(kept.items())[:_MOST_NAMED] if not verbose else kept)
+    lines = [line for node, told in shown.items()
+             for line in (node, *(f"  {line}" for line in (told if verbose else told[:_MOST_FRAMES])))]
+    whole = verbose or (len(shown) == len(kept) and all(len(told) <= _MOST_FRAMES for told in kept.values()))
+    more = [] if whole else [f"all of them: {result.folder.path / STACKS}, or --verbose"]
+    return [_title("Stacks", "of what had not ended when the run did, the innermost frame first"),
+            Text("\n".join([*lines, *more]), "dim")]
 
 
 def _story(result: Result, verbose: bool) -> list[RenderableType]:

@@ -173,10 +173,11 @@ class Experiment:
 
     def _over(self, end: EndRun) -> RunOutcome:
         if self._orchestrator.aborted:
+            self._stage.dump_stacks(self._cluster.states())
             return RunOutcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were "
                                          f"injected, and those that were on were undone")
         if end.outcome == "deadline":
-            self._stage.dump_stacks()
+            self._stage.dump_stacks(self._cluster.states())
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
             what = "what nodes said is" if self.plan.trainer.programs() else (
                 "every node's stacks are")
@@ -200,6 +201,8 @@ class Experiment:
             self._look_at_the_machine()  # who is late may be so because others have it
             states = self._cluster.states()
             left = [node for node in left if states[node].state in ("running", "paused")]
+        if left:
+            self._stage.dump_stacks(left)
 
     def _look_at_the_machine(self) -> None:
         for sample in self._stage.machines():

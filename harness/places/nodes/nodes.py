@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -285,9 +285,9 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         """Return what of any fault is still on them, in words."""
         return [words for node in self.everyone() for words in node.residue()]
 
-    def dump_stacks(self) -> None:
-        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended); commands would die
-        of it."""
+    def dump_stacks(self, names: Collection[str]) -> None:
+        """SIGUSR1: these nodes write their stacks to their logs (a stopped one does so when it is ended); commands
+        would die of it."""
         for node in self._newest.values():
-            if node.alive and node.spec.program is None:
+            if node.name in names and node.alive and node.spec.program is None:
                 node.process.send(signal.SIGUSR1)

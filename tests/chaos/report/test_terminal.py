@@ -168,3 +168,18 @@ def test_a_warning_on_the_tape_stands_in_the_report_once(results, tmp_path):
     done = CliRunner().invoke(application(), ["check", str(run)])
     assert done.exit_code == 0
     assert "harness: its output is buffered (2 times)" in done.output
+
+
+def test_where_what_hangs_stands_is_shown_and_all_of_it_on_demand(results):
+    kept = results[1].folder.path / "stacks"
+    kept.mkdir()
+    try:
+        (kept / "w-1.0.txt").write_text("\n".join(["pid 7  train.py  (S)", *(f"  frame {n}" for n in range(20))]))
+        short, whole = shown(results[1]), shown(results[1], verbose=True)
+        assert "\nw-1.0\n  pid 7  train.py  (S)\n    frame 0\n" in short
+        assert "all of them: " in short
+        assert "frame 19" not in short
+        assert "frame 19" in whole
+        assert model_of(results[1]).stacks["w-1.0"][1] == "  frame 0"
+    finally:
+        shutil.rmtree(kept)
