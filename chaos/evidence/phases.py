@@ -22,6 +22,7 @@ from diloco_chaos.harness.record.tape.events import (
     Hello,
     Lost,
     Noticed,
+    Prepared,
     Ready,
     Resumed,
     Spawn,
@@ -211,6 +212,8 @@ class _Reading:
         """By itself: it has all that it needs to train; or by the coordinator, to which it connects again."""
         if back.t is None:
             return Phase(READY, missing=back.missing)
+        if self._spawn is not None and self._history.coordinator is None:
+            return self._ready_by_a_log(self._spawn)
         if self._spawn is not None:
             began = self._history.tape.of(Resumed if self._hub else Ready, node=self._place)
             own = next((event.t for event in began if event.inc == self._spawn.incarnation), None)
@@ -223,6 +226,14 @@ class _Reading:
         if own is not None:
             return Phase(READY, own, self._place if self._spawn is not None else self._history.recorder)
         return Phase(READY, missing="it did not say so", ending="untold")
+
+    def _ready_by_a_log(self, spawn: Spawn) -> Phase:
+        if not self._history.plan.trainer.logs_who_is_ready:
+            return Phase(READY, missing="this trainer does not say when it is ready: write `ready: REGEX` beside "
+                                        "`progress`", ending="untold")
+        own = next((event.t for event in self._history.tape.of(Prepared, node=self._place)
+                    if event.inc == spawn.incarnation), None)
+        return Phase(READY, missing="it did not say so") if own is None else Phase(READY, own, self._place)
 
     def _given_up(self) -> bool:
         """Return whether the coordinator gave it up while the fault lasted."""

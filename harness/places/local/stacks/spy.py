@@ -19,6 +19,8 @@ _REFUSED = ("py-spy was refused: it needs the right to trace processes (root, sy
 _NO_RIGHT = ("permission denied", "operation not permitted")
 _NOT_PYTHON = "failed to find python"
 _MOST_FRAMES = 40
+_IMPORTING = "<frozen importlib"
+"""Frames of the import system say nothing beside those of the modules."""
 
 
 def binary() -> str:
@@ -61,7 +63,7 @@ def _answer(process: subprocess.Popen[bytes], until: float) -> list[str]:
 def _thread(thread: dict[str, Any]) -> list[str]:
     name = thread.get("thread_name") or f"thread {thread['thread_id']}"
     doing = [words for key, words in (("active", "running"), ("owns_gil", "holds the GIL")) if thread.get(key)]
-    shown = thread["frames"][:_MOST_FRAMES]
+    shown = [frame for frame in thread["frames"] if not frame["filename"].startswith(_IMPORTING)][:_MOST_FRAMES]
     return [f"{name}{' (' + ', '.join(doing) + ')' if doing else ''}",
             *(f"  {frame['name']}  {frame.get('short_filename') or frame['filename']}:{frame['line']}"
               for frame in shown)]
