@@ -217,7 +217,7 @@ class ReportModel(_Told):
     logs: dict[str, list[str]]
     """Node -> the last lines of its newest log."""
     stacks: dict[str, list[str]] = {}
-    """Node and number of its process -> where its threads stood that did not end when the run did."""
+    """Node and number of its process -> where its threads stood when it hung at the end of the run."""
     environment: dict[str, str]
     commands: NextCommands
 

@@ -261,7 +261,7 @@ def _stacks(result: Result, verbose: bool) -> list[RenderableType]:
              for line in (node, *(f"  {line}" for line in (told if verbose else told[:_MOST_FRAMES])))]
     whole = verbose or (len(shown) == len(kept) and all(len(told) <= _MOST_FRAMES for told in kept.values()))
     more = [] if whole else [f"all of them: {result.folder.path / STACKS}, or --verbose"]
-    return [_title("Stacks", "of what had not ended when the run did, the innermost frame first"),
+    return [_title("Stacks", "of what hung when the run ended, the innermost frame first"),
             Text("\n".join([*lines, *more]), "dim")]
 
 
