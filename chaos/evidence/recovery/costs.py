@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from statistics import mean
+from itertools import groupby, pairwise
+from statistics import mean, median
 
 from diloco_chaos.chaos.evidence.accounting.token_accounting import CRASH, LEFT
 from diloco_chaos.chaos.evidence.history import History
@@ -35,6 +35,8 @@ from diloco_chaos.harness.record.tape.events import Merge, RolledBack
 
 _TWICE = 2.0
 """A pause so many times as long as usual is one."""
+_FAR_LONGER = 10.0
+"""A pause so many times as long as most is no usual one."""
 _LEAST_BEFORE_S = 1.0
 _LEAST_ROUNDS = 3
 _EARLIER = "let the first fault come later (`at`)"
@@ -153,7 +155,7 @@ class _Accounts:
 
     def _lost_time(self, merges: list[Merge]) -> list[Stretch] | None:
         history, until = self._history, self._lane_end(merges)
-        before = [merge for merge in merges if self._start <= merge.t < self._first]
+        before = _apart([merge for merge in merges if self._start <= merge.t < self._first])
         if len(before) < _LEAST_ROUNDS:
             return None
         usual, again = _usual(history.still(self._start, self._first, before)), _made_again(history, merges)
@@ -294,15 +296,22 @@ def _mean(own: Sequence[Recovery], seconds: Callable[[Recovery], float | None], 
 
 
 def _usual(pauses: Iterable[Stretch]) -> float:
-    """Return the length of those pauses in which half of the time passes: fragments that are merged at once make many
-    that are none."""
-    ordered = sorted(ended - began for began, ended in pauses)
+    """Return the length of those pauses in which half of the time passes, without those that are far longer than most.
+    """
+    lengths = [ended - began for began, ended in pauses]
+    most = _FAR_LONGER * median(lengths)
+    ordered = sorted(length for length in lengths if length <= most)
     half, passed = sum(ordered) / 2, 0.0
     for gap in ordered:
         passed += gap
         if passed >= half:
             return gap
     return 0.0
+
+
+def _apart(merges: Iterable[Merge]) -> list[Merge]:
+    """Return one of those that were made at one step: all fragments may be merged at once."""
+    return [next(together) for _, together in groupby(merges, key=lambda merge: merge.step)]
 
 
 def _made_again(history: History, merges: Iterable[Merge]) -> set[float]:

@@ -68,7 +68,7 @@ def test_no_progress_is_made_while_nobody_merges():
     assert fault.time_to_recover.value == recovery.to_recover
 
 
-def of_commands(told, shared=True, fault=5.0, samples=8, **trainer):
+def of_commands(told, shared=True, fault=5.0, samples=8, of="f1", **trainer):
     """What a fault cost that came to w-1; `told`: (moment, worker, process, round)."""
     steps = [Step(step=number, tokens=samples, began=0.0).stamped(t, worker, process)
              for t, worker, process, number in told]
@@ -83,7 +83,8 @@ def of_commands(told, shared=True, fault=5.0, samples=8, **trainer):
               for worker, process, t in {(worker, process): (worker, process, t)
                                          for t, worker, process, _ in reversed(told)}.values()]
     history = told_run([*steps, *by_round, steady, *spawns], "", "{}", shared, 2, fault, **trainer)
-    return costs(history).faults["f1"]
+    told_costs = costs(history)
+    return told_costs.run if of == "run" else told_costs.faults[of]
 
 
 def rounds(worker, start, count, first, process=0, every=0.1):
@@ -106,6 +107,17 @@ def test_rounds_that_all_make_again_are_lost():
     assert cost.lost_rounds.value == 10
     # from the fault to the first round that is none that was made before, but for a usual one
     assert (1 - cost.ettr.value) * (cost.end - cost.start) == pytest.approx(2.0, abs=0.15)
+
+
+def test_a_job_that_stands_for_ever_without_a_fault_makes_no_progress():
+    told = [*rounds("w-1", 0.1, 19, 1), *rounds("w-2", 0.1, 19, 1), *rounds("w-1", 90.0, 1, 20)]
+    run = of_commands(told, fault=89.0, of="run")
+    assert run.ettr.value == pytest.approx(2 / 90, abs=0.01)
+
+
+def test_all_of_the_time_of_a_calm_run_is_progress_where_all_fragments_are_merged_at_once():
+    history = calmly(CALM.replace("quorum: 1, ", "").replace("overlap: 2, ", "mode: diloco, ")).history()
+    assert costs(history).run.ettr.value == pytest.approx(1.0)
 
 
 def test_where_each_counts_its_own_rounds_the_progress_is_the_mean_over_workers():
