@@ -64,10 +64,10 @@ def recovered_within(history: History, bound: RecoveredWithin) -> Finding | None
 
 
 def _hit(history: History) -> list[Recovery]:
-    found = recoveries(history)
+    found = history.once(recoveries)
     planned = any(takes_out(planned.fault) for planned in history.plan.faults)
     need(found or not planned, "no fault took a node out", longer(history))
-    return [recovery for recovery in found if not recovery.span.planned.fault.is_final()]
+    return [recovery for recovery in found if recovery.successor or not recovery.span.planned.fault.is_final()]
 
 
 def _taken(history: History, recovery: Recovery, phase: Phase, within: float, seconds: float | None) -> _Taken:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns, parts_of
 from diloco_chaos.chaos.evidence.accounting.remade import ToldRound, told_rounds
@@ -42,6 +42,8 @@ from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge, RecoveredPart
 from diloco_chaos.harness.record.tape.series import Series, times
 from diloco_chaos.harness.trainers.storage.workings import Kept
+
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ class History:
     references: Mapping[str, Reference] = field(default_factory=dict)
     workings: Iterable[Kept] | None = None
     """What nodes computed with; None: nothing was to be kept."""
+    _derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, derive: Callable[[History], D]) -> D:
+        """Return what a function derives from this run: it is asked once, whoever wants to know."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        derived: D = self._derived[derive]
+        return derived
 
     @property
     def coordinator(self) -> str | None:

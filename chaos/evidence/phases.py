@@ -22,6 +22,7 @@ from diloco_chaos.harness.record.tape.events import (
     Hello,
     Lost,
     Noticed,
+    Prepared,
     Ready,
     Resumed,
     Spawn,
@@ -62,6 +63,10 @@ class Recovery:
     """In the order in which they are named above."""
     lost_steps: int | None
     """Inner steps, or rounds, that the target had made and that came to nothing; None: not told."""
+    before: int = 0
+    """Number of the process that was hit."""
+    successor: str = ""
+    """The node that took its place; empty where it came back itself."""
 
     @property
     def passed(self) -> list[tuple[Phase, float, float]]:
@@ -92,8 +97,7 @@ class Recovery:
 def recoveries(history: History) -> list[Recovery]:
     """Return what followed each fault that took a node out, for each of its targets, in the order of the plan."""
     nodes = {*history.plan.cluster.names, *filter(None, [history.coordinator])}
-    taken_out = [span for span in history.spans if span.injected is not None and takes_out(span.planned.fault)
-                 and not span.planned.fault.joining()]
+    taken_out = [span for span in history.spans if span.injected is not None and takes_out(span.planned.fault)]
     return [_Reading(history, span, target).recovery() for span in taken_out for target in span.planned.fault.targets
             if target in nodes]
 
@@ -123,6 +127,7 @@ class _Reading:
 
     def __init__(self, history: History, span: Span, target: str) -> None:
         self._history, self._span, self._target = history, span, target
+        self._place = next(iter(span.planned.fault.joining()), target)  # who has part in rounds again
         self._hub = target == history.coordinator
         self._after = [merge for merge in history.merges_between(span.began, math.inf) if merge.t > span.began]
         self._before = history.tape.newest(target, span.began)
@@ -137,14 +142,21 @@ class _Reading:
         phases = (noticed, self._excluded(first), back, self._ready(back), first, self._pace(first),
                   self._made_good(first, lost))
         in_time = (phase if phase.t is None else replace(phase, t=max(phase.t, self._span.began)) for phase in phases)
-        return Recovery(self._span, self._target, tuple(in_time), lost)
+        return Recovery(self._span, self._target, tuple(in_time), lost, self._before,
+                        self._place if self._place != self._target else "")
 
     def _started_again(self) -> Spawn | None:
         """Return the start of the process that took its place because of this fault; None: there was none."""
         fault = self._span.planned.fault
         until = self._history.end if fault.stops_target or fault.starts_process() else self._history.until(self._span)
-        return next((event for event in self._history.tape.of(Spawn, node="harness") if event.target == self._target
-                     and self._span.began < event.t <= until and event.incarnation > self._before), None)
+        newest = self._before if self._place == self._target else -1
+        return next((event for event in self._history.tape.of(Spawn, node="harness") if event.target == self._place
+                     and self._span.began <= event.t <= until and event.incarnation > newest), None)
+
+    def _anew(self) -> list[Step]:
+        """Return the steps of the process that took its place."""
+        number = self._spawn.incarnation if self._spawn is not None else self._before + 1
+        return self._steps(self._place, number)
 
     def _noticed(self) -> Phase:
         """By the coordinator, which lost the target; or by whoever lost the coordinator. Of commands by the first line
@@ -200,8 +212,10 @@ class _Reading:
         """By itself: it has all that it needs to train; or by the coordinator, to which it connects again."""
         if back.t is None:
             return Phase(READY, missing=back.missing)
+        if self._spawn is not None and self._history.coordinator is None:
+            return self._ready_by_a_log(self._spawn)
         if self._spawn is not None:
-            began = self._history.tape.of(Resumed if self._hub else Ready, node=self._target)
+            began = self._history.tape.of(Resumed if self._hub else Ready, node=self._place)
             own = next((event.t for event in began if event.inc == self._spawn.incarnation), None)
         elif self._given_up():
             again = [event.t for event in self._history.tape.of(Hello, node=self._history.recorder)
@@ -210,8 +224,16 @@ class _Reading:
         else:
             return Phase(READY, missing="it never was away", ending="idle")
         if own is not None:
-            return Phase(READY, own, self._target if self._spawn is not None else self._history.recorder)
+            return Phase(READY, own, self._place if self._spawn is not None else self._history.recorder)
         return Phase(READY, missing="it did not say so", ending="untold")
+
+    def _ready_by_a_log(self, spawn: Spawn) -> Phase:
+        if not self._history.plan.trainer.logs_who_is_ready:
+            return Phase(READY, missing="this trainer does not say when it is ready: write `ready: REGEX` beside "
+                                        "`progress`", ending="untold")
+        own = next((event.t for event in self._history.tape.of(Prepared, node=self._place)
+                    if event.inc == spawn.incarnation), None)
+        return Phase(READY, missing="it did not say so") if own is None else Phase(READY, own, self._place)
 
     def _given_up(self) -> bool:
         """Return whether the coordinator gave it up while the fault lasted."""
@@ -225,7 +247,7 @@ class _Reading:
         newest = self._spawn.incarnation if self._spawn is not None else self._before
         for merge in self._after:
             if merge.t > back.t and (self._hub or any(
-                    part.learner == self._target and part.incarnation >= newest and part.arrived > back.t
+                    part.learner == self._place and part.incarnation >= newest and part.arrived > back.t
                     for part in merge.contributions)):
                 return Phase(FIRST_ROUND, merge.t, merge.node)
         return Phase(FIRST_ROUND, missing="it had part in none before the run ended")
@@ -259,7 +281,7 @@ class _Reading:
             lost = sum(float(accounting.fates[index, node].have(CRASH, LEFT).sum()) * size
                        for index, size in enumerate(accounting.sizes) if (index, node) in accounting.fates)
             return round(lost / sum(accounting.sizes))
-        made, again = self._steps(self._before), self._steps(self._before + 1)
+        made, again = self._steps(self._target, self._before), self._anew()
         return max(0, made[-1].step - again[0].step + 1) if made and again else None
 
     def _made_good(self, first: Phase, lost: int | None) -> Phase:
@@ -268,10 +290,10 @@ class _Reading:
             return Phase(MADE_GOOD, missing="what was lost is not told", ending="untold")
         if lost == 0:
             return Phase(MADE_GOOD, missing="nothing was lost", ending="idle")
-        anew = self._steps(self._before + 1)
+        anew = self._anew()
         if len(anew) >= lost and anew[lost - 1].t <= self._history.end:
-            return Phase(MADE_GOOD, anew[lost - 1].t, self._target)
+            return Phase(MADE_GOOD, anew[lost - 1].t, self._place)
         return Phase(MADE_GOOD, missing=first.missing or "it was not before the run ended")
 
-    def _steps(self, incarnation: int) -> list[Step]:
-        return list(self._history.steps.get((self._target, incarnation), ()))
+    def _steps(self, node: str, incarnation: int) -> list[Step]:
+        return list(self._history.steps.get((node, incarnation), ()))

@@ -27,6 +27,7 @@ from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.storage.disk import STATE
 from diloco_chaos.harness.record.storage.files import bytes_of, last_lines, strange, write_whole
+from diloco_chaos.harness.record.storage.log_ends import telling
 from diloco_chaos.harness.record.tape.events import SCHEMA
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
@@ -38,6 +39,10 @@ LATEST = "latest"
 _MOST_NAMED = 5
 _LONGEST_PLACE = 40
 _OPTIONS = r"( --on [a-z0-9][a-z0-9_-]{0,40})?"
+STACKS = "stacks"
+_MOST_OF_STACKS = 400
+_LOOKED_AT = 200
+"""Lines at the end of a log in which an exception is looked for."""
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
 
@@ -185,11 +190,20 @@ class RunFolder:
         write_whole(self.path / name, content)
 
     def log_tail(self, node: str, lines: int = 8) -> list[str]:
-        """The last lines of a node's newest log; of a stack at its end the innermost frames."""
+        """The last lines of a node's newest log; of a stack at its end the innermost frames, and an exception that
+        stands above the last ones and came first."""
         logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
         text = last_lines(logs[-1]) if logs else []
         stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
-        return list(map(printable, text[stacks[-1]:][:lines] if stacks else text[-lines:]))
+        return list(map(printable, text[stacks[-1]:][:lines] if stacks else telling(text[-_LOOKED_AT:], lines)))
+
+    @property
+    def stacks(self) -> dict[str, list[str]]:
+        """Return where processes stood that did not end when the run did: node and number of its process -> lines, as
+        far as they were kept."""
+        kept = {path.stem: last_lines(path)[:_MOST_OF_STACKS] for path in sorted((self.path / STACKS).glob("*.txt"))
+                if stat.S_ISREG(path.lstat().st_mode)}
+        return {printable(name): list(map(printable, lines)) for name, lines in kept.items() if lines}
 
 
 def all_runs(runs: Path) -> list[Path]:

@@ -18,7 +18,9 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.interference import interference
 from diloco_chaos.chaos.evidence.phases import Recovery, recoveries
+from diloco_chaos.chaos.evidence.recovery.costs import costs
 from diloco_chaos.chaos.report.causes import causes, stalls
+from diloco_chaos.chaos.report.costs import CostTold, cost_told
 from diloco_chaos.chaos.report.story import QUIET, because
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from diloco_chaos.harness.base.lines import text
@@ -78,6 +80,8 @@ class FaultTold(_Told):
     """Undone, or its target started again; None: never."""
     recoveries: list[RecoveryTold] = []
     """Of each target that it took out."""
+    cost: CostTold | None = None
+    """What it cost, where it took a node out."""
 
 
 class PhaseTold(_Told):
@@ -104,6 +108,8 @@ class RecoveryTold(_Told):
     time_to_recover: float | None
     """Seconds until the pace was what it was before; MTTR is the mean of these."""
     lost_steps: int | None
+    successor: str = ""
+    """The node that took its place; empty where it came back itself."""
 
 
 class StateTold(_Told):
@@ -191,6 +197,8 @@ class ReportModel(_Told):
     out_of_reach: dict[str, list[str]]
     """What would bring them -> checks that this trainer gives no evidence for."""
     faults: list[FaultTold]
+    cost: CostTold | None = None
+    """What all faults together cost, from the steady state to the end; None where none took a node out."""
     lanes: list[LaneTold]
     stalls: list[tuple[float, float]]
     """Times without a merge that are far longer than most, whether or not a check allows them."""
@@ -208,6 +216,8 @@ class ReportModel(_Told):
     events_left_out: int
     logs: dict[str, list[str]]
     """Node -> the last lines of its newest log."""
+    stacks: dict[str, list[str]] = {}
+    """Node and number of its process -> where its threads stood when it hung at the end of the run."""
     environment: dict[str, str]
     commands: NextCommands
 
@@ -229,7 +239,7 @@ def change(result: Result) -> str:
 
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
-    history, plan = result.history, result.history.plan
+    history, plan, told = result.history, result.history.plan, result.history.once(costs)
     zero, accounting, traffic = history.origin, result.history.accounting, result.traffic
     why = causes(history, result.judgement.checks)
     checks = [_check(history, verdict, why.get(verdict.name, [])) for verdict in result.judgement.checks]
@@ -244,7 +254,8 @@ def model_of(result: Result) -> ReportModel:
         end=history.end - zero, unit=plan.trainer.counting.worker,
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
-        faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
+        faults=list(_faults(history, zero)), cost=cost_told(told.run, zero) if told.faults else None,
+        lanes=list(_lanes(history, zero)),
         stalls=[(start - zero, end - zero) for start, end in stalls(history)],
         busy=[(window.start - zero, window.end - zero, f"{window.why}; {window.numbers()}")
               for window in interference(history)],
@@ -254,6 +265,7 @@ def model_of(result: Result) -> ReportModel:
         bytes_received=dict(traffic.received), bytes_sent=dict(traffic.sent), events=events, events_left_out=left_out,
         logs={name: tail for name in (*plan.cluster.all_nodes, "links")
               if (tail := [line for line in result.folder.log_tail(name, _TAIL) if line.strip()])},
+        stacks=result.folder.stacks,
         environment={key: str(value) for key, value in result.folder.manifest().items()
                      if isinstance(value, (str, int, float))},
         commands=NextCommands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
@@ -263,6 +275,13 @@ def phases_of(model: ReportModel) -> Iterator[tuple[FaultTold, RecoveryTold, Pha
     """Yield all phases of all recoveries."""
     yield from ((fault, recovery, phase) for fault in model.faults for recovery in fault.recoveries
                 for phase in recovery.phases)
+
+
+def costs_of(model: ReportModel) -> Iterator[tuple[str, CostTold]]:
+    """Yield what each fault cost, by its id, and, under no name, all of them together."""
+    yield from ((fault.id, fault.cost) for fault in model.faults if fault.cost is not None)
+    if model.cost is not None:
+        yield "", model.cost
 
 
 def warnings_of(tape: Tape) -> list[str]:
@@ -281,8 +300,9 @@ def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:
 
 def _faults(history: History, zero: float) -> Iterable[FaultTold]:
     followed: dict[str, list[RecoveryTold]] = {}
-    for recovery in recoveries(history):
+    for recovery in history.once(recoveries):
         followed.setdefault(recovery.span.id, []).append(_recovery(recovery, zero))
+    told = {name: cost_told(cost, zero) for name, cost in history.once(costs).faults.items()}
     for span in history.spans:
         measured = measure(history, span)
         yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=measured.requested,
@@ -290,7 +310,7 @@ def _faults(history: History, zero: float) -> Iterable[FaultTold]:
                         reacted=measured.reacted, planned=_planned(span),
                         began=None if span.injected is None else span.injected - zero,
                         ended=None if span.ended is None else span.ended - zero,
-                        recoveries=followed.get(span.id, []))
+                        recoveries=followed.get(span.id, []), cost=told.get(span.id))
 
 
 def _recovery(recovery: Recovery, zero: float) -> RecoveryTold:
@@ -299,7 +319,7 @@ def _recovery(recovery: Recovery, zero: float) -> RecoveryTold:
     return RecoveryTold(target=recovery.target, phases=passed,
                         not_told={phase.name: phase.missing for phase in recovery.phases if phase.t is None},
                         time_to_detect=recovery.to_detect, time_to_recover=recovery.to_recover,
-                        lost_steps=recovery.lost_steps)
+                        lost_steps=recovery.lost_steps, successor=recovery.successor)
 
 
 def _planned(span: Span) -> tuple[float, float] | None:

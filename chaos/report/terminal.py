@@ -17,8 +17,11 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.chaos.evidence.recovery.costs import costs
+from diloco_chaos.chaos.evidence.run_folder import STACKS
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.report.costs import SHOWN, cells, cost_told, in_words, not_told
 from diloco_chaos.chaos.report.forms.page import PAGE
 from diloco_chaos.chaos.report.model import WORDS, change, warnings_of
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS, because, story
@@ -36,6 +39,8 @@ _CUT_SHORT = ("interrupted", "broken")
 _VIRTUAL = "simulated"
 _VERIFIED = "faults_verified"
 _MOST_WINDOWS, _MOST_LANES, _MOST_NAMED, _MOST_WARNINGS = 4, 24, 4, 10
+_MOST_FRAMES = 6
+"""Lines of a node's stacks in a short report."""
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -45,9 +50,9 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
     width = min(console.width, _WIDEST)
     figures = [*_recoveries(result), _verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
                *_wire(result)] if verbose else []
-    for section in (_head(result), *_timeline(result, width), *_faults(result), *_warnings(result), *figures,
-                    *_switched_off(result), *_out_of_reach(result.judgement, verbose), *_story(result, verbose),
-                    *_passed(result, verbose)):
+    for section in (_head(result), *_timeline(result, width), *_faults(result), *_cost(result, verbose),
+                    *_warnings(result), *figures, *_switched_off(result), *_out_of_reach(result.judgement, verbose),
+                    *_stacks(result, verbose), *_story(result, verbose), *_passed(result, verbose)):
         # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
@@ -143,16 +148,36 @@ def _faults(result: Result) -> list[RenderableType]:
     return [_title("Faults", "requested and observed"), table]
 
 
+def _cost(result: Result, verbose: bool) -> list[RenderableType]:
+    """Say what faults cost together; `verbose`: each of them, too, and why what is not told is not."""
+    told, zero = result.history.once(costs), result.history.origin
+    if not told.faults:
+        return []
+    whole = cost_told(told.run, zero)
+    if not verbose:
+        return [_title("Cost", "of all faults that took a node out (--verbose: of each)"), Text(in_words(whole))]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("", *(shown.name for shown in SHOWN.values())):
+        table.add_column(Text(name, "dim"), justify="right" if name else "left")
+    own = {name: cost_told(cost, zero) for name, cost in told.faults.items()}
+    for name, cost in [*own.items(), ("all", whole)]:
+        table.add_row(Text(name, "bold red" if name in own else "bold"), *cells(cost))
+    lacking = [f"{name}: {line}" for name, cost in own.items() for line in not_told(cost)]
+    return [_title("Cost", "of each fault that took a node out, until the pace is as before"), table,
+            *([Text("\n".join(lacking), "dim")] if lacking else [])]
+
+
 def _recoveries(result: Result) -> list[RenderableType]:
     """List the phases of each recovery, in the order in which they ended."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="bold red")
     table.add_column(no_wrap=True)
     table.add_column()
-    for recovery in recoveries(result.history):
+    for recovery in result.history.once(recoveries):
         phases = [f"{phase.name} {show_seconds(seconds)}" for phase, _, seconds in recovery.passed]
         phases += [f"{phase.name}: {phase.missing}" for phase in recovery.phases if phase.t is None]
-        table.add_row(recovery.span.id, recovery.target, "; ".join(phases))
+        target = f"{recovery.target}, now {recovery.successor}" if recovery.successor else recovery.target
+        table.add_row(recovery.span.id, target, "; ".join(phases))
     note = "each phase since the one before it; the first since the injection"
     return [_title("Recovery", note), table] if table.row_count else []
 
@@ -224,6 +249,20 @@ def _wire(result: Result) -> list[RenderableType]:
         table.add_row(name, *(f"{count / 1e6:,.2f} MB" if count else "" for count in ways))
     note = f"whole frames at the syncer's sockets; {traffic.a_token:,.1f} bytes a token"
     return [_title("Wire", note), table]
+
+
+def _stacks(result: Result, verbose: bool) -> list[RenderableType]:
+    """Show where processes stood that had not ended when the run did; not `verbose`: the first lines of each node."""
+    kept = result.folder.stacks
+    if not kept:
+        return []
+    shown = dict(list(kept.items())[:_MOST_NAMED] if not verbose else kept)
+    lines = [line for node, told in shown.items()
+             for line in (node, *(f"  {line}" for line in (told if verbose else told[:_MOST_FRAMES])))]
+    whole = verbose or (len(shown) == len(kept) and all(len(told) <= _MOST_FRAMES for told in kept.values()))
+    more = [] if whole else [f"all of them: {result.folder.path / STACKS}, or --verbose"]
+    return [_title("Stacks", "of what hung when the run ended, the innermost frame first"),
+            Text("\n".join([*lines, *more]), "dim")]
 
 
 def _story(result: Result, verbose: bool) -> list[RenderableType]:

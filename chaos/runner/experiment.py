@@ -23,7 +23,9 @@ from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.record.tape import events
-from diloco_chaos.harness.record.tape.events import Event, Failpoint, Steady
+from diloco_chaos.harness.record.tape.events import Event, Failpoint, Steady, Step
+
+_STANDS_S = 5.0
 
 
 class Observer(Protocol):
@@ -46,6 +48,29 @@ class RunOutcome:
     message: str = ""
 
 
+class Standing:
+    """Knows which workers tell no steps any more, though they told some."""
+
+    def __init__(self, asked: int) -> None:
+        """`asked`: the step that is the last of all; 0: nothing says which."""
+        self._asked = asked
+        self._last: dict[str, float] = {}
+        self._longest: dict[str, float] = {}
+
+    def on_event(self, event: Event) -> None:
+        """Take in an event, in the order of a node's own."""
+        if isinstance(event, Step):
+            pause = event.t - self._last.get(event.node, event.t)
+            self._longest[event.node] = max(self._longest.get(event.node, 0.0), pause)
+            self._last[event.node] = event.t
+            if 0 < self._asked <= event.step:
+                del self._last[event.node]  # it has nothing left to do
+
+    def at(self, now: float) -> list[str]:
+        """Return the workers whose last step is five seconds ago, and twice as long as any pause before."""
+        return [node for node, t in self._last.items() if now - t > max(_STANDS_S, 2 * self._longest[node])]
+
+
 class FaultError(Exception):
     """A fault raised what its place does not: the run ends, and the message says which fault and whose it is."""
 
@@ -64,6 +89,7 @@ class Experiment:
             origin.over if origin else ())}
         self._sightings = Sightings(stage.run, plan.trainer.programs(), self._record)
         self._sightings.add(plan.faults)
+        self._standing = Standing(plan.cluster.budget_tokens)
         self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.undo_log.token)
 
     def perform(self) -> RunOutcome:
@@ -136,6 +162,7 @@ class Experiment:
             for event in self._stage.events():
                 self.observer.on_event(event)
                 self._sightings.on_event(event)
+                self._standing.on_event(event)
                 if self._director is not None:
                     self._director.on_event(event)
                 if isinstance(event, Steady):
@@ -173,10 +200,11 @@ class Experiment:
 
     def _over(self, end: EndRun) -> RunOutcome:
         if self._orchestrator.aborted:
+            self._stage.dump_stacks(self._cluster.states())
             return RunOutcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were "
                                          f"injected, and those that were on were undone")
         if end.outcome == "deadline":
-            self._stage.dump_stacks()
+            self._stage.dump_stacks(self._cluster.states())
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
             what = "what nodes said is" if self.plan.trainer.programs() else (
                 "every node's stacks are")
@@ -188,6 +216,7 @@ class Experiment:
     def _see_them_end(self) -> None:
         """Leave those who must end by themselves the time for it."""
         left, within = self._orchestrator.awaited(), self.plan.cluster.ends_within_s
+        standing = self._standing.at(self._stage.now())
         self._record(events.Ending(awaited=left, within=within))
         until = self._stage.now() + within
         while left and self._stage.now() < until:
@@ -200,6 +229,10 @@ class Experiment:
             self._look_at_the_machine()  # who is late may be so because others have it
             states = self._cluster.states()
             left = [node for node in left if states[node].state in ("running", "paused")]
+        hit = {node for planned in self._orchestrator.active()
+               for node in planned.fault.affected_nodes(self.plan.cluster.names)}
+        if hanging := {*left, *standing} - hit:
+            self._stage.dump_stacks(hanging)
 
     def _look_at_the_machine(self) -> None:
         for sample in self._stage.machines():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -108,8 +108,8 @@ class Stage(Protocol):
         new."""
         ...
 
-    def dump_stacks(self) -> None:
-        """Have every node's stacks written."""
+    def dump_stacks(self, nodes: Collection[str]) -> None:
+        """Have the stacks of these nodes written, as far as that is possible where they are."""
         ...
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -178,9 +178,9 @@ class LiveStage:
             return []
         return self._watched.machines(sample) if self._watched else [Machine(**sample.fields())]
 
-    def dump_stacks(self) -> None:
+    def dump_stacks(self, nodes: Collection[str]) -> None:
         """They reach the logs in a moment."""
-        self.cluster.dump_stacks()
+        self.cluster.dump_stacks(nodes)
         time.sleep(_STACKS_S)
 
     @contextmanager

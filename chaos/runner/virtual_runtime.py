@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,7 +104,7 @@ class VirtualStage:
         """A simulated machine does nothing else."""
         return []
 
-    def dump_stacks(self) -> None:
+    def dump_stacks(self, nodes: Collection[str]) -> None:
         """There are none."""
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from diloco_chaos.harness.links.toxic import Toxic
@@ -178,9 +178,10 @@ class Cluster:
         """Return what of any fault is still there, in words; empty when all is undone."""
         return self.site.residue()
 
-    def dump_stacks(self) -> None:
-        """Have every node that runs write its threads' stacks to its log."""
-        self.site.nodes.dump_stacks()
+    def dump_stacks(self, nodes: Collection[str]) -> None:
+        """Have the stacks of these nodes kept, in their logs or beside them, as far as the place can. It takes two
+        seconds at the most."""
+        self.site.dump_stacks(nodes)
 
     def stop(self) -> None:
         """End every node and link; can be called at any time, twice too."""

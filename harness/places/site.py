@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from diloco_chaos.harness.places.base import NodeSpec
@@ -42,6 +42,11 @@ class Site(ABC):
         for node, name in self.files.reads():
             self.nodes.note_read(node, name)
         self.nodes.poll()
+
+    def dump_stacks(self, nodes: Collection[str]) -> None:
+        """Have the stacks of these nodes kept, as far as that can be done here: those of ours write them to their
+        logs."""
+        self.nodes.dump_stacks(nodes)
 
     def residue(self) -> list[str]:
         """Return what of any fault is still there, in words; empty when all is undone."""

@@ -14,13 +14,14 @@ from recorded_events import an_event
 
 @cache
 def told_plan(value, checks, shared, workers, **trainer):
-    """The plan of a run with a pause; `value`: the group that stands for what a line tells beside the round; `trainer`:
-    more of its settings."""
+    """The plan of a run with a pause, or with these `faults`; `value`: the group that stands for what a line tells
+    beside the round; `trainer`: more of its settings."""
+    faults = trainer.pop("faults", "[{pause: w-1, at: 5s, for: 1s}]")
     trainer |= {"kind": "commands", "rounds": 999, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": workers}},
                "progress": [{"node": "w", "log": rf"(?P<round>\d+) {value}"}]}
     return freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
-                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+                        f"faults: {faults}\n"), 0)
 
 
 def told_run(steps, value, checks, shared, workers, fault=5.0, **trainer):

@@ -7,7 +7,8 @@ import re
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from diloco_chaos.chaos.report.model import CheckTold, ReportModel, phases_of
+from diloco_chaos.chaos.report.costs import figures
+from diloco_chaos.chaos.report.model import CheckTold, ReportModel, costs_of, phases_of
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 document may hold, https://www.w3.org/TR/xml/#charsets."""
@@ -25,6 +26,10 @@ def report_junit(model: ReportModel) -> str:
     for fault, recovery, phase in phases_of(model):
         properties.append(_element("property", name=f"{fault.id}.{recovery.target}.{phase.name}",
                                    value=f"{phase.seconds:.3f} s"))
+    for of, cost in costs_of(model):
+        for name, value in figures(cost).items():
+            if value is not None:
+                properties.append(_element("property", name=".".join(filter(None, [of, name])), value=f"{value:.6g}"))
     suite.extend(_case(model, check) for check in model.checks)
     if whole:
         case = _element("testcase", classname=model.scenario, name="run")

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from diloco_chaos.chaos.evidence.timeline import LOOKS
+from diloco_chaos.chaos.report.costs import SHOWN, cells, not_told
 from diloco_chaos.chaos.report.forms.drawing import (
     LANE,
     LOSS,
@@ -23,7 +24,7 @@ from diloco_chaos.chaos.report.forms.drawing import (
     loss,
     rate,
 )
-from diloco_chaos.chaos.report.model import ReportModel
+from diloco_chaos.chaos.report.model import ReportModel, costs_of
 from diloco_chaos.chaos.report.past import Past
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS
 from diloco_chaos.harness.base.units import show_bytes, show_seconds
@@ -46,7 +47,8 @@ def report_html(model: ReportModel, past: Sequence[Past] = ()) -> str:
     """The page; `past`: earlier runs of the same scenario, the oldest first."""
     return environment().get_template("report.html.j2").render(
         **_timeline(model), past=past, loss=loss(model), loss_height=LOSS, marks=MARKS, verdicts=VERDICTS, light=LIGHT,
-        dark=DARK, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
+        dark=DARK, costs=list(costs_of(model)), cost_names=[shown.name for shown in SHOWN.values()], cells=cells,
+        not_told=not_told, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
 
 
 def timeline_svg(model: ReportModel) -> str:

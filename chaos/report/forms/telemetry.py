@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from diloco_chaos.chaos.report.model import ReportModel, phases_of
+from diloco_chaos.chaos.report.costs import SHOWN, CostTold, figures
+from diloco_chaos.chaos.report.model import ReportModel, costs_of, phases_of
 from diloco_chaos.harness.base.extras import require
 
 _NAME = "diloco_chaos"
@@ -43,6 +44,10 @@ def report_prometheus(model: ReportModel) -> str:
     gauge("phase_seconds", "How long a phase of a recovery took.", [
         ({"fault": fault.id, "target": recovery.target, "phase": phase.name}, phase.seconds)
         for fault, recovery, phase in phases_of(model)])
+    for name, shown in SHOWN.items():
+        gauge(f"fault_{name}", shown.what, [({"fault": fault}, getattr(cost, name)) for fault, cost in costs_of(model)
+                                            if fault])
+        gauge(name, shown.what, [({}, getattr(cost, name)) for fault, cost in costs_of(model) if not fault])
     gauge("tokens", "Tokens by what became of them.", [({"fate": fate}, float(count))
                                                        for fate, count in model.tokens.items()])
     gauge("bytes", "At the syncer's sockets.", [
@@ -84,7 +89,8 @@ def _record(model: ReportModel, tracer: Any) -> None:
     def at(seconds: float) -> int:
         return int((began + seconds - model.start) * 1e9)
     root = tracer.start_span(model.scenario, start_time=at(model.start), attributes={
-        "run": model.run, "seed": model.seed, "plan": model.plan, "verdict": model.verdict, "trainer": model.trainer})
+        "run": model.run, "seed": model.seed, "plan": model.plan, "verdict": model.verdict, "trainer": model.trainer,
+        **_known(model.cost)})
     root.set_status(Status(StatusCode.ERROR if model.verdict == "FAILED" else StatusCode.OK if model.verdict == "PASSED"
                            else StatusCode.UNSET))
     for check in model.checks:
@@ -94,7 +100,8 @@ def _record(model: ReportModel, tracer: Any) -> None:
     for fault in model.faults:
         if fault.began is not None:
             span = tracer.start_span(f"fault {fault.kind}", context=below, start_time=at(fault.began), attributes={
-                "id": fault.id, "requested": fault.requested, "observed": fault.observed, "verified": fault.verified})
+                "id": fault.id, "requested": fault.requested, "observed": fault.observed, "verified": fault.verified,
+                **_known(fault.cost)})
             span.end(at(model.end if fault.ended is None else fault.ended))
             for recovery in fault.recoveries:
                 for phase in recovery.phases:
@@ -104,6 +111,11 @@ def _record(model: ReportModel, tracer: Any) -> None:
     for start, end in model.stalls:
         tracer.start_span("stall", context=below, start_time=at(start)).end(at(end))
     root.end(at(model.end))
+
+
+def _known(cost: CostTold | None) -> dict[str, float]:
+    """Return the figures of a cost that are told."""
+    return {} if cost is None else {name: value for name, value in figures(cost).items() if value is not None}
 
 
 def _epoch(model: ReportModel) -> float:

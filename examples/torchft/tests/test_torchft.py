@@ -36,6 +36,11 @@ def test_a_replica_that_is_killed_comes_back_and_where_torchft_ends_the_survivor
         assert (code, found["no_unplanned_exit"], found["no_global_stall"]) == (1, "failed", "failed"), found
     else:
         assert (code, set(found.values())) == (0, {"passed"}), found
+        told = subprocess.run([Path(sys.executable).with_name("diloco-chaos"), "report", "latest", "--format", "model"],
+                              cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        [recovery] = json.loads(told)["faults"][0]["recoveries"]
+        assert {phase["name"] for phase in recovery["phases"]} >= {
+            "noticed", "excluded", "restarted", "ready", "first round", "pace as before"}
 
 
 def test_both_killed_begin_again_at_zero_and_nobody_says_so(verdicts):

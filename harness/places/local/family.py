@@ -54,6 +54,10 @@ class Family:
                     os.kill(pid, sig)
             done |= left
 
+    def processes(self) -> list[Identity]:
+        """Return all of them, by age."""
+        return sorted(self._carriers(), key=_started)
+
     def left_behind(self) -> list[str]:
         """Return the processes that are there a moment after the first has ended, pid and command, by age."""
         until = time.monotonic() + _LEAVES_S

@@ -49,6 +49,12 @@ class LocalProcess(Process):
         else:
             self.family.send_signal(number)
 
+    def all_of_it(self) -> list[Identity]:
+        """Return it and all that it has started, itself first."""
+        own = identity(self.pid)
+        others = self.family.processes() if self.family is not None else []
+        return [*filter(None, [own]), *(process for process in others if process != own)]
+
     def kill_first(self) -> None:
         """SIGKILL to the first process alone: what it has started outlives it."""
         self._leaves = True

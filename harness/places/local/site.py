@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from diloco_chaos.harness.base.parent_death import tied
@@ -27,6 +28,7 @@ from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.pressure.pressures import Pressures
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
+from diloco_chaos.harness.places.local.stacks.taking import take, write
 from diloco_chaos.harness.places.local.uncaught import Uncaught
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.site import Site
@@ -132,6 +134,14 @@ class LocalSite(Site):
         """Return what of any fault is still there, in words; empty when all is undone."""
         return [*super().residue(), *self._preloads.residue(), *self._hangs.residue(), *self._cuda.residue(),
                 *self._pressures.residue()]
+
+    def dump_stacks(self, nodes: Collection[str]) -> None:
+        """Write them to files in the run's folder, too, whatever the nodes are."""
+        with suppress(OSError):  # what is judged has no need of them
+            write(self._run, take({f"{node.name}.{node.number}": node.process.all_of_it()
+                                   for node in self.nodes.values() if node.name in nodes and node.alive},
+                                  self._undo_log.token))
+        super().dump_stacks(nodes)
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""

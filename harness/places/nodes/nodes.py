@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.base import (
 )
 from diloco_chaos.harness.places.nodes.incarnation import Clock, Incarnation, P
 from diloco_chaos.harness.record.storage.files import last_lines
+from diloco_chaos.harness.record.storage.log_ends import telling
 from diloco_chaos.harness.record.tape.events import Exit, FileRead, Listening, Spawn, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -62,8 +63,8 @@ def log_of(run: Path, node: str, number: int) -> Path:
 
 
 def end_of_log(run: Path, node: str, number: int, count: int = 12) -> str:
-    """Return the last lines of an incarnation's log, to be shown."""
-    lines = last_lines(log_of(run, node, number))[-count:]
+    """Return the lines at the end of an incarnation's log that tell most, to be shown."""
+    lines = telling(last_lines(log_of(run, node, number)), count)
     return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
 
 
@@ -284,9 +285,9 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
         """Return what of any fault is still on them, in words."""
         return [words for node in self.everyone() for words in node.residue()]
 
-    def dump_stacks(self) -> None:
-        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended); commands would die
-        of it."""
+    def dump_stacks(self, names: Collection[str]) -> None:
+        """SIGUSR1: these nodes write their stacks to their logs (a stopped one does so when it is ended); commands
+        would die of it."""
         for node in self._newest.values():
-            if node.alive and node.spec.program is None:
+            if node.name in names and node.alive and node.spec.program is None:
                 node.process.send(signal.SIGUSR1)

@@ -133,6 +133,12 @@ class Noticed(Event):
     line: str
 
 
+class Prepared(Event):
+    """A worker of commands wrote a line that says that it is ready to train; the first hundred of each process."""
+
+    line: str
+
+
 class StaleRound(Event):
     """A process of a command told of a round, though its successor had been started; once that has told of one, too,
     the first twenty."""
@@ -832,8 +838,8 @@ class Machine(Event):
 
 
 AnyEvent = (
-    Start | Failpoint | FailpointPassed | Noticed | StaleRound | Refused | RefusedFrame | PartialFrame | Exit | Failed
-    | RefusedCheckpoint | Finished | NotSaved | Warning
+    Start | Failpoint | FailpointPassed | Noticed | Prepared | StaleRound | Refused | RefusedFrame | PartialFrame | Exit
+    | Failed | RefusedCheckpoint | Finished | NotSaved | Warning
     | Imported | Step | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected | Superseded
     | Reset | Replica | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic

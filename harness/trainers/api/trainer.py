@@ -314,6 +314,12 @@ class Trainer(ABC):
         """Return whether lines of its logs are known with which a node says that it misses another (`noticed`)."""
         return False
 
+    @property
+    def logs_who_is_ready(self) -> bool:
+        """Return whether lines of its logs are known with which a worker says that it can train (`ready`). A trainer
+        whose nodes have tapes records that as `ready` itself."""
+        return False
+
     def is_silent(self, node: str) -> bool:
         """Return whether a node trains and tells of no round: what others say of a round's members is about it, too."""
         return False

@@ -84,6 +84,11 @@ class Commands(Trainer):
         """Return whether the settings have an expression for such lines."""
         return self.settings.noticed is not None
 
+    @property
+    def logs_who_is_ready(self) -> bool:
+        """Return whether the settings have an expression for such lines."""
+        return self.settings.ready is not None
+
     def is_silent(self, node: str) -> bool:
         """Return whether the node's kind says `worker: silent`."""
         return node in self.settings.silent

@@ -165,6 +165,8 @@ class CommandSettings(SimpleSettings):
     progress: tuple[ProgressOf, ...] = Field((), strict=False)
     noticed: Annotated[str, AfterValidator(is_expression)] | None = None
     """Regular expression for lines with which any node says that it misses another one: `heartbeat .* timed out`."""
+    ready: Annotated[str, AfterValidator(is_expression)] | None = None
+    """Regular expression for lines with which a worker says that it has all that it needs to train: `resumed at`."""
     baseline: BaselineRun | None = None
     """What `loss_parity: {against_baseline}` is against; the same nodes without faults where nothing is said."""
     rounds: int = Field(0, ge=0, le=10**9)
@@ -179,7 +181,7 @@ class CommandSettings(SimpleSettings):
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the document without newer settings that keep their defaults: older frozen plans lack them."""
-        newer = (("here", ""), ("noticed", None))
+        newer = (("here", ""), ("noticed", None), ("ready", None))
         return {key: value for key, value in write(self).items() if (key, value) not in newer}
 
     @model_validator(mode="before")

@@ -19,6 +19,7 @@ from diloco_chaos.harness.record.tape.events import (
     Failpoint,
     FailpointPassed,
     Noticed,
+    Prepared,
     Spawn,
     StaleRound,
     Start,
@@ -83,11 +84,12 @@ class LogWitness:
         self._workers = set(settings.names)
         self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
-        self._noticed = None if settings.noticed is None else expression(settings.noticed)
-        if self._noticed is not None:  # also by nodes, or in files, that tell of no round
+        said: dict[type[Noticed | Prepared], str | None] = {Noticed: settings.noticed, Prepared: settings.ready}
+        self._said = {kind: expression(pattern) for kind, pattern in said.items() if pattern is not None}
+        if self._said:  # also by nodes, or in files, that tell of no round
             self._sources.append(Source(frozenset(settings.all_nodes), LOG, Holds()))
-        self._followed_nodes = frozenset(settings.all_nodes) if self._noticed else self._workers
-        self._notices: Counter[tuple[str, int]] = Counter()
+        self._followed_nodes = frozenset(settings.all_nodes) if self._said else self._workers
+        self._notices: Counter[tuple[type[Event], str, int]] = Counter()
         self._rounds = Rounds(settings.starters, shared=settings.shared, target=settings.target)
         self._shared = settings.shared
         self._reports: dict[tuple[str, int, str | None], deque[tuple[RoundReport, float]]] = {}
@@ -195,10 +197,11 @@ class LogWitness:
 
     def _reported(self, node: str, incarnation: int, reader: _Reader, text: Line) -> Iterator[Event]:
         """Yield the events of one line."""
-        if self._noticed is not None and self._noticed.search(text.text[:LONGEST]):
-            self._notices[node, incarnation] += 1
-            if self._notices[node, incarnation] <= _MOST_NOTICES:
-                yield Noticed(line=shortened(text.text.strip(), _WIDEST)).stamped(text.t, node, incarnation)
+        for words, pattern in self._said.items():
+            if pattern.search(text.text[:LONGEST]):
+                self._notices[words, node, incarnation] += 1
+                if self._notices[words, node, incarnation] <= _MOST_NOTICES:
+                    yield words(line=shortened(text.text.strip(), _WIDEST)).stamped(text.t, node, incarnation)
         told, problems = reader.readings.read(text.text) or NOTHING
         for problem in problems:
             yield from self._problem(node, incarnation, problem, text.t)

@@ -3,6 +3,11 @@
 import pytest
 
 from diloco_chaos.chaos.evidence.phases import recoveries
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.backends import named
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.record.tape.events import Step
 from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
 from recorded_events import an_event
@@ -81,6 +86,19 @@ def test_a_process_that_is_started_after_a_pause_was_over_is_not_restarted_by_it
     assert list(ends(recoveries(healed.history())[0]))[2] == "over"
 
 
+def test_the_place_of_a_node_is_taken_by_another_one(tmp_path):
+    text = ("diloco_chaos: 1\nname: x\ncluster: {model: micro, learners: 3, quorum: 1, fragments: 2, sync_every: 8, "
+            "batch: 1, warmup: 0, step_time: 60ms, budget: 120}\n"
+            "faults: [{replace: learner-2, with: learner-3, at: 2s}]")
+    history = run_plan(freeze(parse(text), 0), tmp_path, NullAudience(), named("simulated")).history
+    [recovery] = recoveries(history)
+    assert (recovery.target, recovery.successor) == ("learner-2", "learner-3")
+    first = next(merge.t for merge in history.merges if any(part.learner == "learner-3"
+                                                            for part in merge.contributions))
+    assert ends(recovery)["first round"] == first
+    assert None not in ends(recovery).values()
+
+
 def of_commands(*lines, **trainer):
     """The recovery of w-1, which is paused at 5 s. The other one goes on alone from 5.2 s on, and writes lines:
     (moment, node)."""
@@ -112,6 +130,42 @@ def test_of_commands_the_first_line_of_another_node_tells_that_it_noticed():
 def test_a_line_that_never_comes_is_told(lines, why, ending):
     noticed = of_commands(*lines, noticed="no heartbeat").phases[0]
     assert (noticed.t, noticed.missing, noticed.ending) == (None, why, ending)
+
+
+KILL = "[{kill: w-1, at: 5s, restart_after: 1s}]"
+
+
+def of_a_killed_worker(line, **trainer):
+    """The recovery of w-1, whose new process says at 6.4 s that it is ready, or nothing, and makes its first round at
+    7 s."""
+    told = [*((number / 10, worker, 0, number) for number in range(1, 50) for worker in ("w-1", "w-2")),
+            *((7 + number / 10, worker, inc, 40 + number) for number in range(30)
+              for worker, inc in (("w-1", 1), ("w-2", 0)))]
+    steps = [Step(step=number, tokens=4, began=0.0).stamped(t, worker, inc) for t, worker, inc, number in told]
+    merges = [an_event(t, "rounds", 0, "merge", {"version": version, "step": number, "contributions": [
+        {"learner": "w-1", "incarnation": inc, "arrived": t, "members": 2}]})
+        for version, (t, worker, inc, number) in enumerate(told) if worker == "w-1"]
+    spawn = an_event(6.0, "harness", 0, "spawn", {"target": "w-1", "incarnation": 1})
+    said = [an_event(6.4, "w-1", 1, "prepared", {"line": "resumed"})] if line else []
+    [recovery] = recoveries(told_run([*steps, *merges, spawn, *said], "", "{}", True, 2, faults=KILL, **trainer))
+    return recovery
+
+
+def test_of_commands_a_line_of_the_new_process_tells_that_it_is_ready():
+    recovery = of_a_killed_worker(line=True, ready="resumed")
+    assert ends(recovery) | {"pace as before": 0, "noticed": 0, "excluded": 0} == {
+        "noticed": 0, "excluded": 0, "restarted": 6.0, "ready": 6.4, "first round": 7.0, "pace as before": 0,
+        "work made good": 7.9}
+    assert recovery.lost_steps == 10
+
+
+@pytest.mark.parametrize(("ready", "why", "ending"), [
+    (None, "write `ready: REGEX` beside `progress`", "untold"), ("resumed", "it did not say so", "never")])
+def test_why_nothing_tells_that_it_is_ready_has_a_reason(ready, why, ending):
+    phase = next(phase for phase in of_a_killed_worker(line=False, **({"ready": ready} if ready else {})).phases
+                 if phase.name == "ready")
+    assert (phase.t, phase.ending) == (None, ending)
+    assert why in phase.missing
 
 
 def test_what_no_event_shows_has_no_time_and_a_reason(storm, killed):

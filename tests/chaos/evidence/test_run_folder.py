@@ -84,3 +84,13 @@ def test_a_new_place_of_runs_is_no_part_of_anybodys_repository(tmp_path):
 def test_the_command_that_repeats_it_says_where_and_nothing_that_somebody_else_wrote(folder, told, typed):
     folder.write("manifest.json", {"repeat": told})
     assert folder.repeat == f"diloco-chaos run --plan {folder.path / 'plan.json'}{typed}"
+
+
+def test_the_first_exception_at_the_end_of_a_log_is_told_before_the_last_one(tmp_path):
+    (tmp_path / "logs").mkdir()
+    trace = ["Traceback (most recent call last):", *(f"  frame {number}" for number in range(12))]
+    (tmp_path / "logs" / "w-1.0.log").write_text("\n".join(
+        ["step=1", *trace, "SupervisionError: an actor is gone", *trace, "KeyboardInterrupt", "bye"]))
+    assert RunFolder(tmp_path).log_tail("w-1") == [
+        "  frame 9", "  frame 10", "  frame 11", "SupervisionError: an actor is gone", "...", "  frame 11",
+        "KeyboardInterrupt", "bye"]

@@ -49,6 +49,13 @@ def test_the_last_lines_name_the_check_the_cause_the_verdict_and_the_next_comman
     assert f"\nrepeat  diloco-chaos run --plan {results[0].folder.path}/plan.json --on simulated" in last
 
 
+def test_what_faults_cost_is_a_line_and_on_demand_a_table(results):
+    short, whole = shown(results[0], 120), shown(results[0], verbose=True)
+    assert re.search(r"\nMTTD \d+ ms · MTTR \d+\.\d s · ETTR \d+\.\d% · idle node-seconds \d+\.\d · ", short)
+    assert re.search(r"\nf3 +\d+ ms +\d+\.\d s +\d+\.\d% +\d+\.\d +0 +- *\n", whole)
+    assert "f3: lost samples not told: syncer: it trains nothing itself" in whole
+
+
 def test_the_cause_is_the_quorum_where_too_few_were_there(results):
     zero = results[0].history.zero
     head, *absent = why(Presence(results[0].history), zero + 7.5, zero + 10.5)
@@ -161,3 +168,18 @@ def test_a_warning_on_the_tape_stands_in_the_report_once(results, tmp_path):
     done = CliRunner().invoke(application(), ["check", str(run)])
     assert done.exit_code == 0
     assert "harness: its output is buffered (2 times)" in done.output
+
+
+def test_where_what_hangs_stands_is_shown_and_all_of_it_on_demand(results):
+    kept = results[1].folder.path / "stacks"
+    kept.mkdir()
+    try:
+        (kept / "w-1.0.txt").write_text("\n".join(["pid 7  train.py  (S)", *(f"  frame {n}" for n in range(20))]))
+        short, whole = shown(results[1]), shown(results[1], verbose=True)
+        assert "\nw-1.0\n  pid 7  train.py  (S)\n    frame 0\n" in short
+        assert "all of them: " in short
+        assert "frame 19" not in short
+        assert "frame 19" in whole
+        assert model_of(results[1]).stacks["w-1.0"][1] == "  frame 0"
+    finally:
+        shutil.rmtree(kept)

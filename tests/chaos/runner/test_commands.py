@@ -524,3 +524,15 @@ def test_nothing_is_left_of_a_run_whose_harness_is_killed(tmp_path, mark, moment
     while left := carrying(mark):
         assert time.monotonic() < until, left
         time.sleep(0.05)
+
+
+def test_where_a_process_stands_that_hangs_at_the_end_is_in_the_folder_of_the_run(tmp_path):
+    job = "import time; print('round=1 members=1 loss=1', flush=True); time.sleep(600)"
+    trainer = {"kind": "commands",
+               "nodes": {"worker": {"count": 1, "worker": True, "run": f"{sys.executable} -c \"{job}\""}},
+               "progress": [{"node": "worker", "log": ROUND}], "rounds": 9}
+    result = run_plan(freeze(parse(f"diloco_chaos: 1\nname: x\ndeadline: 4s\ntrainer: {json.dumps(trainer)}\n"), 0),
+                      tmp_path, NullAudience())
+    [(node, lines)] = result.folder.stacks.items()
+    assert (result.outcome.kind, node) == ("deadline", "worker-1.0")
+    assert any(line.startswith("pid ") and "time.sleep(600)" in line for line in lines)

@@ -35,6 +35,7 @@ def test_properties_tell_how_to_repeat_it(suites):
     assert (told["verdict"], told["seed"]) == ("FAILED", "0")
     assert told["repeat"].endswith("--on simulated")
     assert told["f1.learner-1.restarted"].endswith(" s")
+    assert 0 <= float(told["f3.ettr"]) < float(told["ettr"]) < 1
 
 
 def test_what_no_xml_may_hold_is_replaced(results):

@@ -72,5 +72,21 @@ def test_prometheus_has_how_long_each_phase_took(model):
                                        for fault, recovery, phase in phases_of(model)}
 
 
+def test_prometheus_has_what_each_fault_cost_and_all_of_them(model):
+    told = {(sample.name, sample.labels.get("fault", "")): sample.value
+            for family in text_string_to_metric_families(report_prometheus(model)) for sample in family.samples}
+    assert told["diloco_chaos_ettr", ""] == model.cost.ettr
+    assert told["diloco_chaos_fault_idle_node_seconds", "f1"] == model.faults[0].cost.idle_node_seconds
+    assert ("diloco_chaos_fault_lost_samples", "f3") not in told
+
+
+def test_the_span_of_a_fault_has_what_it_cost(model):
+    *others, root = _spans(model)
+    [fault] = [span for span in others if span.name == "fault partition"]
+    attributes = {one.key: one.value.double_value for one in fault.attributes}
+    assert attributes["ettr"] == model.faults[1].cost.ettr
+    assert {one.key: one.value.double_value for one in root.attributes}["ettr"] == model.cost.ettr
+
+
 def test_the_same_run_has_the_same_ids(model):
     assert report_otel(model) == report_otel(model)

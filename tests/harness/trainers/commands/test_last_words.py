@@ -15,10 +15,14 @@ TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <modul
     ([], ""), (["", "  "], ""), (["step=1", "killed", ""], "killed"),
     ([*TRACE, "RuntimeError: no"], "RuntimeError: no"),
     ([*TRACE, "torch.OutOfMemoryError: CUDA", "=====", "Root Cause:"], "torch.OutOfMemoryError: CUDA"),
-    ([*TRACE, "KeyError: 1", "", "During handling of it, another one:", *TRACE, "ValueError: 2", "bye"],
+    ([*TRACE, "KeyError: 1", "", "During handling of the above exception, another exception occurred:", "", *TRACE,
+      "ValueError: 2", "bye"], "ValueError: 2"),
+    ([*TRACE, "SupervisionError: an actor is gone", "closing", "Exception ignored in atexit callback:", *TRACE,
+      "KeyboardInterrupt", ""], "SupervisionError: an actor is gone"),
+    ([*TRACE, "TimeoutError: retried", *(f"step={step}" for step in range(30)), *TRACE, "ValueError: 2"],
      "ValueError: 2"),
     ([f"[rank0]: {line}" for line in [*TRACE, "\x1b[31mRuntimeError\x1b[0m: no"]], "RuntimeError: no")])
-def test_it_is_the_last_line_of_the_last_traceback_or_else_the_last_that_says_anything(lines, said):
+def test_it_names_the_first_exception_of_the_end_or_else_is_the_last_that_says_anything(lines, said):
     assert last_words(lines) == said
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.record.tape.events import Failed, Merge, Noticed, StaleRound, Step, Warning
+from diloco_chaos.harness.record.tape.events import Failed, Merge, Noticed, Prepared, StaleRound, Step, Warning
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
@@ -372,5 +372,15 @@ def test_who_says_so_again_and_again_is_written_down_a_hundred_times(noticing):
     assert len(notices(noticing)) == 100
 
 
-def test_a_plan_without_it_has_no_such_setting():
-    assert "noticed" not in SETTINGS.model_dump(mode="json")
+def test_a_worker_may_say_that_it_is_ready(tmp_path):
+    ready = SETTINGS.model_dump(mode="json") | {"ready": "^resumed at"}
+    folder = Folder(tmp_path, CommandSettings.model_validate(ready))
+    folder.log("resumed at step 3\n0 round=1\nit resumed at\n")
+    folder.witness.look(1.0)
+    folder.witness.close()
+    assert [(event.node, event.line) for event in Tape.read(folder.path / "tape").of(Prepared)] == [
+        ("replica-1", "resumed at step 3")]
+
+
+def test_a_plan_without_them_has_no_such_settings():
+    assert {"noticed", "ready"}.isdisjoint(SETTINGS.model_dump(mode="json"))

@@ -1,0 +1,1 @@
+"""What followed a fault, beside its phases: what it cost."""

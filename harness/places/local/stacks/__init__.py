@@ -1,0 +1,1 @@
+"""Where processes of this machine stand that should have ended: for people, in the run's folder."""
