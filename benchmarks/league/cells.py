@@ -15,6 +15,7 @@ from benchmarks.league.faults import AT_S, FAULTS, LeagueFault
 from benchmarks.league.roles import Absent, Contestant, Variant
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_BASES = Path(__file__).resolve().parent / "bases"
 WITHIN = "60s"
 """Training must be what it was so soon after the fault."""
 _LOST_S = 5.0
@@ -75,7 +76,8 @@ class Cell:
             return document | {"cluster": {**cluster, "budget": f"{self.rounds} steps"}}
         lost = max(1, round(_LOST_S / self.contestant.round_s))
         document["checks"] |= _OF_ROUNDS | {"rounds_never_go_back": {"rounds": lost}}
-        base = YAML(typ="safe").load(EXAMPLES / self.contestant.example / "scenarios" / "base.yaml")
+        base = YAML(typ="safe").load(_BASES / self.contestant.base if self.contestant.base else
+                                     EXAMPLES / self.contestant.example / "scenarios" / "base.yaml")
         trainer = _over(_over(base["trainer"], self.contestant.trainer), self.settings.trainer)
         for before, after in (*self.contestant.commands, *self.settings.commands):
             _replace_in_commands(trainer, before, after)

@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.league.roles import Absent, Roles
 
-AT_S = 6.0
+AT_S = 10.0
 """The fault comes so long after the steady state."""
-_AT = {"at": "6s"}
+_AT = {"at": "10s"}
 _BACK = "2s"
 """A node that nothing else starts again is started again by its scheduler after so long."""
 Faults = list[dict[str, Any]]
@@ -52,7 +52,7 @@ def _kill_in_checkpoint(roles: Roles) -> Faults | Absent:
 
 def _kill_during_recovery(roles: Roles) -> Faults | Absent:
     if "/" in roles.worker:
-        return [_killed(roles.worker), _killed(roles.worker, {"at": "9s"})]
+        return [_killed(roles.worker), _killed(roles.worker, {"at": "13s"})]
     return [_killed(roles.worker), _killed(roles.worker, {"after": {"fault": "f1", "wait": "1s"}})]
 
 

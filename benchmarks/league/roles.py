@@ -77,7 +77,9 @@ class Contestant:
     variants: Mapping[str, Variant]
     round_s: float = 0.05
     """How long a round takes."""
+    base: str = ""
+    """The scenario of the league's own that it is made of; empty: the example's `base.yaml`."""
     trainer: Mapping[str, Any] = field(default_factory=dict)
-    """Settings on top of the example's, in all variants."""
+    """Settings on top of the base's, in all variants."""
     commands: tuple[tuple[str, str], ...] = ()
     script: tuple[tuple[str, str], ...] = ()
