@@ -20,8 +20,8 @@ WITHIN = "60s"
 """Training must be what it was so soon after the fault."""
 _LOST_S = 5.0
 """So much work may be lost."""
-_SAVES = " train.py {run}/state"
-"""How a script that saves is called."""
+_READY = "120s"
+"""Imports take long where a machine is slow."""
 _DEADLINE_S = 240.0
 _SHARED_CHECKS = {
     "no_global_stall": {"max_gap": WITHIN}, "self_healing": {"within": WITHIN}, "reintegration": {"within": WITHIN},
@@ -82,27 +82,32 @@ class Cell:
         for before, after in (*self.contestant.commands, *self.settings.commands):
             _replace_in_commands(trainer, before, after)
         if self.fault.holds and (held := self.contestant.roles.held):
-            _replace_in_commands(trainer, _SAVES, f" held.py {held}{_SAVES}")
+            script = self.contestant.saves
+            _replace_in_commands(trainer, f" {script} {{run}}/state", f" held.py {held} {script} {{run}}/state")
+        for node in trainer["nodes"].values():
+            node |= {"ready": {"within": _READY, **node.get("ready", {"port": True})}} if node.get("listens") else {}
         return document | {"trainer": {**trainer, "rounds": self.rounds}}
 
-    def script(self) -> str:
-        """Return the contestant's script as it is run; empty for the built-in trainer.
+    def scripts(self) -> dict[str, str]:
+        """Return the contestant's scripts as they are run, by name; none for the built-in trainer.
 
         Raises:
-            ValueError: what is to be replaced in it is not there once.
+            ValueError: what is to be replaced in them is not there once.
         """
         if not self.contestant.example:
-            return ""
-        text = (EXAMPLES / self.contestant.example / "train.py").read_text()
+            return {}
+        texts = {path.name: path.read_text() for path in (EXAMPLES / self.contestant.example).glob("*.py")}
         for before, after in (*self.contestant.script, *self.settings.script):
-            text = _replaced(text, before, after)
-        return text
+            having = [name for name, text in texts.items() if before in text]
+            if len(having) != 1:
+                raise ValueError(f"{before!r} stands in {len(having)} scripts")
+            texts[having[0]] = _replaced(texts[having[0]], before, after)
+        return texts
 
     def prepare(self, folder: Path) -> Path:
         """Put into a folder all that a run needs, and return the scenario's file."""
-        if script := self.script():
-            (folder / "train.py").write_text(script)
-            (folder / "held.py").write_text((EXAMPLES / "held.py").read_text())
+        for name, text in (self.scripts() | {"held.py": (EXAMPLES / "held.py").read_text()}).items():
+            (folder / name).write_text(text)
         file = folder / "scenario.yaml"
         file.write_text(json.dumps(self.scenario(), indent=1) + "\n")
         return file

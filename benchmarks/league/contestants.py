@@ -59,6 +59,24 @@ _FT_LAUNCHER = Contestant(
     base="launchers.yaml", trainer={"noticed": _ENDED, "nodes": {"launcher": {"peers": "caught"}}},
     script=(_STEPS, (f"        if job.rank == 0:\n            {_TOLD}", f"        {_TOLD}")))
 
+_IN_PROCESS = Contestant(
+    "in-process", "in-process restart", "resiliency", ("nvidia-resiliency-ext==0.4.1",),
+    "2 ranks and the store where they meet",
+    Roles(worker="rank-2", leader="rank-1", coordinator="store", link="rank-2", saver="rank-1",
+          midway={"node": "rank-1", "failpoint": "checkpoint.write", "count": 10}, held="step-*.pt"),
+    {"defaults": Variant("a process without a heartbeat for 30 s is gone, a rank without progress for 60 s restarts; "
+                         "gloo's timeout is 30 min", _DEFAULTS,
+                         script=(("TIMEOUT = timedelta(seconds=60)", "TIMEOUT = timedelta(minutes=30)"),)),
+     "best": Variant("a process without a heartbeat for 5 s is gone, a rank without progress for 8 s restarts, and "
+                     "ends after 12; gloo's timeout 10 s; a checkpoint every 5 rounds",
+                     "[its guide](https://nvidia.github.io/nvidia-resiliency-ext/inprocess/usage_guide.html)",
+                     script=(("TIMEOUT = timedelta(seconds=60)", "TIMEOUT = timedelta(seconds=10)"),
+                             ("inprocess.Wrapper()", "inprocess.Wrapper(heartbeat_timeout=timedelta(seconds=5), "
+                              "soft_timeout=timedelta(seconds=8), hard_timeout=timedelta(seconds=12))"), *_OFTEN))},
+    saves="inprocess.py", base="in-process.yaml",
+    trainer={"noticed": _ENDED + "|Interruption|RankShouldRestart", "nodes": {"rank": {"peers": "caught"}}},
+    script=(_STEPS,))
+
 _TORCHFT_DEFAULTS = Variant(
     "heartbeats may be away for 5 s, stragglers are waited for 60 s, and so are quorums and all-reduces", _DEFAULTS,
     commands=((" --join_timeout_ms 1000 --heartbeat_timeout_ms 2000", ""),),
@@ -131,4 +149,4 @@ _MONARCH = Contestant(
                              *_OFTEN))},
     trainer={"noticed": "[Ss]upervision|KeyboardInterrupt"}, script=(_STEPS,))
 
-CONTESTANTS = (_BUILT_IN, *_TORCHFT, _FT_LAUNCHER, _TORCHRUN, _RAY, _HIVEMIND, _MONARCH)
+CONTESTANTS = (_BUILT_IN, *_TORCHFT, _FT_LAUNCHER, _IN_PROCESS, _TORCHRUN, _RAY, _HIVEMIND, _MONARCH)

@@ -43,7 +43,7 @@ class Results(BaseModel):
 
 def digest(cell: Cell) -> str:
     """Return what identifies a cell's scenario and script."""
-    text = json.dumps(cell.scenario(), sort_keys=True) + cell.script() + " ".join(cell.contestant.wanted)
+    text = json.dumps([cell.scenario(), cell.scripts()], sort_keys=True) + " ".join(cell.contestant.wanted)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -15,19 +15,19 @@ from diloco_chaos.chaos.evidence.phases import WINDOW_S, pulse, recoveries
 from diloco_chaos.chaos.report.model import WORDS, Word
 from diloco_chaos.chaos.report.story import because
 from diloco_chaos.chaos.runner.run import Result, exit_code
-from diloco_chaos.harness.record.tape.events import Disconnected, Lost, Noticed, Step
+from diloco_chaos.faults.inner import OfProcess
+from diloco_chaos.harness.record.tape.events import Noticed, Step
 
 _AS_GOOD = 0.9
 _STALL_S, _STALL = 0.5, 5.0
 """A gap is a stall if it is longer than this, and so many times as long as usual."""
 
 
-class Outcome(BaseModel):
-    """What came of one run; times in seconds after the fault."""
+class Figures(BaseModel):
+    """What a run shows, in seconds after its first fault."""
 
     model_config = ConfigDict(frozen=True)
 
-    verdict: Word
     noticed: float | None
     """Until a log said so, or a round had fewer members; None: neither."""
     stall: float | None
@@ -37,7 +37,13 @@ class Outcome(BaseModel):
     watched: float
     """How long the run went on after the fault."""
     lost: float | None
-    """The work that was made again, in seconds of training; None: not known."""
+    """The work that was made again, in seconds of training; None: the fault never came."""
+
+
+class Outcome(Figures):
+    """What came of one run."""
+
+    verdict: Word
     failed: list[str]
     """Checks that failed."""
     why: str
@@ -45,22 +51,24 @@ class Outcome(BaseModel):
 
 
 def outcome(result: Result, round_s: float) -> Outcome:
-    """Return what came of a run."""
-    history = result.history
-    checks = result.judgement.checks
+    """Return what came of a run; a round of it takes `round_s`."""
+    failed = [check.name for check in result.judgement.checks if check.verdict == "failed"]
+    return Outcome(**figures(result.history, round_s).model_dump(), verdict=WORDS[exit_code(result)], failed=failed,
+                   why=because(result))
+
+
+def figures(history: History, round_s: float) -> Figures:
+    """Read the figures from a run's events."""
     came = [span.began for span in history.spans if span.injected is not None]
-    common = {"verdict": WORDS[exit_code(result)], "why": because(result),
-              "failed": [check.name for check in checks if check.verdict == "failed"]}
     if not came:
-        return Outcome(noticed=None, stall=None, recovered=None, watched=0.0, lost=None, **common)
+        return Figures(noticed=None, stall=None, recovered=None, watched=0.0, lost=None)
     began = min(came)
     moments = [merge.t for merge in history.merges]
     gap = longest_gap(moments, began, history.end)
-    lost = _rounds_lost(history)
-    return Outcome(
+    return Figures(
         noticed=_noticed(history, began), stall=_tenth(gap[1] - gap[0]),
         recovered=_recovered(history, began, gap if is_stall(moments, began, gap) else None),
-        watched=_tenth(history.end - began), lost=None if lost is None else _tenth(lost * round_s), **common)
+        watched=_tenth(history.end - began), lost=_tenth(_rounds_lost(history) * round_s))
 
 
 def longest_gap(moments: Sequence[float], began: float, end: float) -> tuple[float, float]:
@@ -91,9 +99,13 @@ def _recovered(history: History, began: float, stall: tuple[float, float] | None
 
 
 def _noticed(history: History, began: float) -> float | None:
-    """By a line of a log, by a coordinator or a learner that lost a peer, or by a round with fewer members."""
-    seen = [event.t for event in history.tape.of(Noticed, Lost, Disconnected) if event.t >= began]
-    seen += [began + after for recovery in recoveries(history) if (after := recovery.to_detect) is not None]
+    """By a line of a log, by a coordinator or a learner that lost a peer, or by a round with fewer members. What a node
+    says that was hit as a whole is no word of the others'."""
+    hit = {target for span in history.spans if not isinstance(span.planned.fault, OfProcess)
+           for target in span.planned.fault.targets}
+    seen = [event.t for event in history.tape.of(Noticed) if event.t >= began and event.node not in hit]
+    seen += [recovery.span.began + after for recovery in recoveries(history)
+             if (after := recovery.to_detect) is not None]
     usual = max((members(merge) for merge in history.merges_between(began - WINDOW_S, began)), default=0)
     seen += [next((merge.t for merge in history.merges_between(began, history.end)
                    if merge.t > began and members(merge) < usual), math.inf)]
@@ -101,21 +113,19 @@ def _noticed(history: History, began: float) -> float | None:
     return None if first == math.inf else _tenth(first - began)
 
 
-def _rounds_lost(history: History) -> int | None:
+def _rounds_lost(history: History) -> int:
     """Return the rounds that were made again: of commands what they report, of the built-in trainer the learners' steps
     that came to nothing."""
     if history.coordinator is not None:
         steps = [recovery.lost_steps for recovery in recoveries(history) if recovery.target != history.coordinator]
         return sum(filter(None, steps))
+    own: dict[str, int] = {}
     newest, lost = 0, 0
     for event in sorted(history.tape.of(Step), key=lambda event: event.t):
-        lost = max(lost, newest - event.step + 1 if event.step < newest - _SHARED else 0)
-        newest = max(newest, event.step)
+        if event.step <= own.get(event.member, 0):  # members of a round report it one after the other
+            lost = max(lost, newest - event.step + 1)
+        own[event.member], newest = event.step, max(newest, event.step)
     return lost
-
-
-_SHARED = 2
-"""Members report a round one after the other: one that is so many behind the newest is none that is made again."""
 
 
 def _tenth(seconds: float) -> float:

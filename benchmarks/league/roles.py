@@ -58,7 +58,7 @@ class Variant:
     commands: tuple[tuple[str, str], ...] = ()
     """What stands in the example's commands, and what stands there instead."""
     script: tuple[tuple[str, str], ...] = ()
-    """The same in its script."""
+    """The same in its scripts."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Contestant:
     name: str
     title: str
     example: str
-    """The folder below `examples/` with its script and its base scenario; empty: the built-in trainer."""
+    """The folder below `examples/` with its scripts and its base scenario; empty: the built-in trainer."""
     wanted: tuple[str, ...]
     """What its environment has beside this repository, as pip writes it."""
     shape: str
@@ -77,6 +77,8 @@ class Contestant:
     variants: Mapping[str, Variant]
     round_s: float = 0.05
     """How long a round takes."""
+    saves: str = "train.py"
+    """The script that writes checkpoints."""
     base: str = ""
     """The scenario of the league's own that it is made of; empty: the example's `base.yaml`."""
     trainer: Mapping[str, Any] = field(default_factory=dict)

@@ -1,9 +1,6 @@
 """What is run: each cell's scenario is valid, without the framework that it is about."""
 
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,11 @@ from benchmarks.league.cells import Cell, cells
 from benchmarks.league.contestants import CONTESTANTS
 from benchmarks.league.faults import FAULTS
 from benchmarks.league.roles import Absent
+from diloco_chaos.chaos.runner.backends import named
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.plan import freeze
 
+LOCAL = named("local")
 TO_RUN = [cell for cell in cells() if cell.absent is None]
 
 
@@ -23,16 +24,13 @@ def test_every_contestant_meets_the_same_twelve_faults_in_both_of_its_variants()
 
 
 @pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda contestant: contestant.name)
-def test_each_scenario_is_valid(contestant, tmp_path):
-    files = []
-    for number, cell in enumerate(cell for cell in TO_RUN if cell.contestant is contestant):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        files.append(cell.prepare(folder))
-        compile(cell.script(), cell.key, "exec")
-    program = Path(sys.executable).with_name("diloco-chaos")
-    done = subprocess.run([program, "validate", *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_each_scenario_is_valid_and_can_run_on_this_machine_where_its_programs_are(contestant, tmp_path):
+    for cell in TO_RUN:
+        if cell.contestant is contestant:
+            for name, script in cell.scripts().items():
+                compile(script, name, "exec")
+            plan = freeze(load(str(cell.prepare(tmp_path)))[0], 0)
+            assert not [why for why in LOCAL.refusals(plan) if "there is no program" not in why], cell.key
 
 
 def test_the_faults_come_at_the_same_moment_for_all():
@@ -54,8 +52,8 @@ def test_the_best_settings_are_said_to_be_somebodys():
         assert contestant.variants["best"].source
         assert contestant.variants["best"].told
         cell = {variant: Cell(contestant, variant, FAULTS[0]) for variant in contestant.variants}
-        assert ((cell["best"].scenario(), cell["best"].script())
-                != (cell["defaults"].scenario(), cell["defaults"].script()))
+        assert ((cell["best"].scenario(), cell["best"].scripts())
+                != (cell["defaults"].scenario(), cell["defaults"].scripts()))
 
 
 def test_an_absent_part_is_told_with_its_reason():
