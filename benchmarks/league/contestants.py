@@ -11,7 +11,7 @@ _BUILT_IN = Contestant(
     "built-in", "built-in", "", (), "2 learners and a syncer, quorum 1",
     Roles(worker="learner-2", leader="syncer", coordinator="syncer", link="learner-2", saver="syncer",
           midway={"node": "syncer", "failpoint": "checkpoint.before_rename", "count": 100}),
-    {"defaults": Variant("nothing", _DEFAULTS),
+    {"defaults": Variant("`heartbeat_timeout: 3s`", _DEFAULTS),
      "best": Variant("`heartbeat_timeout: 1s`", "[scenarios.md](scenarios.md#cluster)", {"heartbeat_timeout": "1s"})},
     trainer={"learners": 2, "quorum": 1, "step_time": "50ms"})
 
@@ -110,7 +110,7 @@ _RAY = Contestant(
           link=Absent("Ray takes a loopback address for the machine's own one, where no proxy listens", exists=True),
           saver="node-1", midway={"node": "node-1", "file": "{run}/state/**/model.pt", "count": 4},
           files="{run}/state/*", newest="*/model.pt"),
-    {"defaults": Variant("nothing", _DEFAULTS),
+    {"defaults": Variant("the controller looks every 2 s", _DEFAULTS),
      "best": Variant("the controller looks every 0.2 s (`RAY_TRAIN_HEALTH_CHECK_INTERVAL_S`); a checkpoint every 25 "
                      "rounds", "`ray/train/v2/_internal/constants.py`; [the example](../examples/ray-train/README.md)",
                      {"nodes": {"driver": {"env": {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}}}},
@@ -140,7 +140,7 @@ _MONARCH = Contestant(
           coordinator=Absent("the driver is leader and coordinator in one"),
           link=Absent("driver and trainers are one node, with no link between them", exists=True),
           midway={"node": "driver", "failpoint": "checkpoint.write", "count": 10}, held="step-*.pt"),
-    {"defaults": Variant("nothing", _DEFAULTS),
+    {"defaults": Variant("a trainer that has not answered for 30 s is gone", _DEFAULTS),
      "best": Variant("a trainer that has not answered for 5 s is gone (`get_actor_state_max_idle`); a checkpoint "
                      "every 5 rounds", "`monarch.config.configure`",
                      script=(("    folder = Path(sys.argv[1])\n",

@@ -51,9 +51,10 @@ def _kill_in_checkpoint(roles: Roles) -> Faults | Absent:
 
 
 def _kill_during_recovery(roles: Roles) -> Faults | Absent:
-    if "/" in roles.worker:
-        return [_killed(roles.worker), _killed(roles.worker, {"at": "13s"})]
-    return [_killed(roles.worker), _killed(roles.worker, {"after": {"fault": "f1", "wait": "1s"}})]
+    """A worker that is a process may not be there yet when it is killed again; its node is."""
+    node, _, process = roles.worker.partition("/")
+    later = {"at": "12s"} if process else {"after": {"fault": "f1", "wait": "1s"}}
+    return [_killed(roles.worker), _killed(node, later)]
 
 
 def _pause(roles: Roles) -> Faults | Absent:
@@ -95,7 +96,7 @@ FAULTS = (
     LeagueFault("kill-in-checkpoint", "kill in checkpoint",
                 "the node that saves is killed while a checkpoint is half written", _kill_in_checkpoint, holds=True),
     LeagueFault("kill-during-recovery", "kill in recovery",
-                "one worker is killed, and killed again while it comes back", _kill_during_recovery),
+                "one worker is killed, and its node is killed while it comes back", _kill_during_recovery),
     LeagueFault("pause", "pause", "one worker stands still for 6 s", _pause),
     LeagueFault("hang", "hang", "one worker's main thread stands for 10 s; its other threads and its connections live",
                 _hang),
