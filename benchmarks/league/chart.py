@@ -13,6 +13,7 @@ from benchmarks.league.performing import Run
 
 _LEFT, _TOP, _WIDTH, _HEIGHT = 200, 96, 64, 24
 _SLOW_S = 60.0
+_MARKS = {"passed": "✓", "failed": "✗", "nothing": "?"}
 
 
 class Square(NamedTuple):
@@ -43,8 +44,8 @@ def chart(kept: Kept) -> str:
     squares = [square(cell, kept.get(cell.key, ()), _LEFT + columns[cell.fault.name] * _WIDTH,
                       _TOP + order.index((cell.contestant.title, cell.variant)) * _HEIGHT) for cell in cells()]
     return rendered_svg(
-        "league.svg.j2", squares=squares, width=_LEFT + len(FAULTS) * _WIDTH + 60,
-        height=_TOP + len(order) * _HEIGHT + 40, cell_width=_WIDTH - 2, cell_height=_HEIGHT - 2,
+        "league.svg.j2", squares=squares, width=_LEFT + len(FAULTS) * _WIDTH + 100,
+        height=_TOP + len(order) * _HEIGHT + 56, cell_width=_WIDTH - 2, cell_height=_HEIGHT - 2,
         rows=[Label(_LEFT - 8, _TOP + number * _HEIGHT + 15, f"{title}, {variant}")
               for number, (title, variant) in enumerate(order)],
         columns=[Label(_LEFT + (number + 0.4) * _WIDTH, _TOP - 8, fault.title) for number, fault in enumerate(FAULTS)],
@@ -63,4 +64,5 @@ def square(cell: Cell, runs: Sequence[Run], x: int, y: int) -> Square:
     verdicts = {run.verdict for run in runs}
     look = "failed" if "FAILED" in verdicts else "passed" if verdicts == {"PASSED"} else "nothing"
     slow = min(1.0, median(recovered) / _SLOW_S) if recovered else 1.0
-    return Square(x, y, look, round(0.25 + 0.6 * slow, 2), words, f"{where}: {words}, {', '.join(sorted(verdicts))}")
+    return Square(x, y, look, round(0.25 + 0.6 * slow, 2), f"{_MARKS[look]} {words}",
+                  f"{where}: {words}, {', '.join(sorted(verdicts))}")

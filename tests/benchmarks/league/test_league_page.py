@@ -38,9 +38,9 @@ def test_the_page_says_when_and_on_what_machine():
 
 
 @pytest.mark.parametrize(("runs", "look", "text"), [
-    ([], "open", ""), ([run(), run(recovered=5.0), run()], "passed", "3.0 s"),
-    ([run(), run(verdict="FAILED", recovered=None)], "failed", "not always"),
-    ([run(verdict="INCONCLUSIVE", recovered=None)], "nothing", "never")])
+    ([], "open", ""), ([run(), run(recovered=5.0), run()], "passed", "✓ 3.0 s"),
+    ([run(), run(verdict="FAILED", recovered=None)], "failed", "✗ not always"),
+    ([run(verdict="INCONCLUSIVE", recovered=None)], "nothing", "? never")])
 def test_a_square_shows_the_median_and_the_worst(runs, look, text):
     drawn = square(CELL, runs, 0, 0)
     assert (drawn.look, drawn.text) == (look, text)
