@@ -25,8 +25,8 @@ class LeagueFault:
     told: str
     """What happens, for the page."""
     aimed: Callable[[Roles], Faults | Absent]
-    watched_s: float = 30.0
-    """Training goes on for so long after it, at the usual pace."""
+    watched_s: float = 45.0
+    """Training goes on for so long after it, at the usual pace: longer than the fault and the time to heal."""
     holds: bool = False
     """Scripts are held in the middle of a checkpoint."""
 
