@@ -23,6 +23,7 @@ _LOST_S = 5.0
 """So much work may be lost."""
 _READY = "120s"
 """Imports take long where a machine is slow."""
+_SCHEDULER = {"restart": "on-failure", "restart_delay": "2s"}
 _DEADLINE_S = 240.0
 _SHARED_CHECKS = {
     "no_global_stall": {"max_gap": _STALL}, "self_healing": {"within": _WITHIN}, "reintegration": {"within": _WITHIN},
@@ -85,8 +86,7 @@ class Cell:
         if self.fault.holds and (held := self.contestant.roles.held):
             script = self.contestant.saves
             _replace_in_commands(trainer, f" {script} {{run}}/state", f" held.py {held} {script} {{run}}/state")
-        for node in trainer["nodes"].values():
-            node |= {"ready": {"within": _READY, **node.get("ready", {"port": True})}} if node.get("listens") else {}
+        trainer["nodes"] = {name: _scheduled(node) for name, node in trainer["nodes"].items()}
         return document | {"trainer": {**trainer, "rounds": self.rounds}}
 
     def scripts(self) -> dict[str, str]:
@@ -124,6 +124,12 @@ def cells(only: str = "") -> Iterator[Cell]:
                 cell = Cell(contestant, variant, fault)
                 if words <= set(cell.key.split("/")):
                     yield cell
+
+
+def _scheduled(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node whose scheduler starts it again, and waits as long as a slow machine needs."""
+    ready = {"ready": {**node.get("ready", {"port": True}), "within": _READY}} if node.get("listens") else {}
+    return {**node, **ready, **_SCHEDULER}
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def _rounds_lost(history: History) -> int:
     own: dict[str, int] = {}
     newest, lost = 0, 0
     for event in sorted(history.tape.of(Step), key=lambda event: event.t):
-        if event.step <= own.get(event.member, 0):  # members of a round report it one after the other
+        if event.step <= own.get(event.member, -1):  # members of a round report it one after the other
             lost = max(lost, newest - event.step + 1)
         own[event.member], newest = event.step, max(newest, event.step)
     return lost
