@@ -27,7 +27,8 @@ _SCHEDULER = {"restart": "on-failure", "restart_delay": "2s"}
 _DEADLINE_S = 240.0
 _SHARED_CHECKS = {
     "no_global_stall": {"max_gap": _STALL}, "self_healing": {"within": _WITHIN}, "reintegration": {"within": _WITHIN},
-    "uptime": {"at_least": "0%"}, "blast_radius": {"at_least": "0%"}}
+    "uptime": {"at_least": "0%"}, "blast_radius": {"at_least": "0%"}, "no_unplanned_exit": "off"}
+"""Whether a node ends with another one is the trainer's choice: what counts is when training is what it was."""
 _OF_ROUNDS = {"none_left_out": {"within": _WITHIN}, "rounds_repeat": "off", "members_agree": "off",
               "losses_are_numbers": "off"}
 """What is asked of those that report rounds; that losses repeat is another question, which docs/resumable.md asks."""

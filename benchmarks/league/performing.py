@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +20,7 @@ from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.run import judged
 
 RUNS = 3
+_OF_ALL = ("torch", "python")
 
 
 class Run(Outcome):
@@ -87,8 +87,7 @@ class Environments:
         wanted = " ".join(cell.contestant.wanted)
         if wanted not in self._made:
             self._made[wanted] = self._make(cell) if wanted else (Path(sys.executable).parent, {})
-        programs, versions = self._made[wanted]
-        return programs, versions | {"torch": version("torch")}
+        return self._made[wanted]
 
     def _make(self, cell: Cell) -> tuple[Path, dict[str, str]]:
         folder = self._folder.resolve() / cell.contestant.wanted[0].partition("=")[0].partition("[")[0]
@@ -113,9 +112,10 @@ def perform(cell: Cell, environments: Environments, retries: int) -> Run:
         runs = sorted(folder.glob("runs/*/report.json"))
         if not runs:
             raise RuntimeError(f"{cell.key}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        found = outcome(judged(RunFolder.open(runs[-1].parent)), cell.contestant.round_s)
-    return Run(when=datetime.now(UTC).isoformat(timespec="minutes"), machine=_machine(), versions=versions,
-               **found.model_dump())
+        last = RunFolder.open(runs[-1].parent)
+        found, made_with = outcome(judged(last), cell.contestant.round_s), last.manifest()
+    return Run(when=datetime.now(UTC).isoformat(timespec="minutes"), machine=_machine(),
+               versions=versions | {name: str(made_with[name]) for name in _OF_ALL}, **found.model_dump())
 
 
 def _machine() -> str:
