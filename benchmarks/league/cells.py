@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,9 @@ class Cell:
             return document | {"cluster": {**cluster, "budget": f"{self.rounds} steps"}}
         lost = max(1, round(_LOST_S / self.contestant.round_s))
         document["checks"] |= _OF_ROUNDS | {"rounds_never_go_back": {"rounds": lost}}
-        base = YAML(typ="safe").load(_BASES / self.contestant.base if self.contestant.base else
-                                     EXAMPLES / self.contestant.example / "scenarios" / "base.yaml")
-        trainer = _over(_over(base["trainer"], self.contestant.trainer), self.settings.trainer)
+        base = _trainer(_BASES / self.contestant.base if self.contestant.base else
+                        EXAMPLES / self.contestant.example / "scenarios" / "base.yaml")
+        trainer = _over(_over(base, self.contestant.trainer), self.settings.trainer)
         for before, after in (*self.contestant.commands, *self.settings.commands):
             _replace_in_commands(trainer, before, after)
         if self.fault.holds and (held := self.contestant.roles.held):
@@ -131,6 +132,13 @@ def _scheduled(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return a node whose scheduler starts it again, and waits as long as a slow machine needs."""
     ready = {"ready": {**node.get("ready", {"port": True}), "within": _READY}} if node.get("listens") else {}
     return {**node, **ready, **_SCHEDULER}
+
+
+@cache
+def _trainer(file: Path) -> Mapping[str, Any]:
+    """Return what a base scenario says of its trainer."""
+    trainer: Mapping[str, Any] = YAML(typ="safe").load(file)["trainer"]
+    return trainer
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
