@@ -115,7 +115,8 @@ def perform(cell: Cell, environments: Environments, retries: int) -> Run:
         last = RunFolder.open(runs[-1].parent)
         found, made_with = outcome(judged(last), cell.contestant.round_s), last.manifest()
     return Run(when=datetime.now(UTC).isoformat(timespec="minutes"), machine=_machine(),
-               versions=versions | {name: str(made_with[name]) for name in _OF_ALL}, **found.model_dump())
+               versions=versions | {name: str(made_with[name]) for name in _OF_ALL},
+               **found.model_dump() | {"why": found.why.replace(f"{folder}/", "")})
 
 
 def _machine() -> str:
