@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What is never imported need not be compiled, and what is, is once.
 PIP    := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
 
-.PHONY: help demo check coverage test test-all examples detection bench figures docs sweep tune variants soak attack lint setup clean
+.PHONY: help demo check coverage test test-all examples league detection bench figures docs sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
 	@echo "make examples  every scenario of the examples, with the pinned and the newest versions of the frameworks (some hours)"
+	@echo "make league    public fault-tolerant trainers under the same twelve faults, docs/league.md (a day; ONLY=torchrun: a part)"
 	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 20 minutes)"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
 	@echo "make docs      write the tables of docs/evidence.md from the events' definitions"
@@ -106,6 +107,9 @@ test-all: setup
 
 examples: setup
 	$(BIN)/python examples/versions.py build/examples
+
+league: setup
+	$(BIN)/python -m benchmarks.league $(if $(ONLY),--only $(ONLY))
 
 lint: setup
 	$(BIN)/ruff check .

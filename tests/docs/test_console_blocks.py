@@ -139,8 +139,8 @@ def options():
 
 
 NOT_OURS = {"--junitxml", "--nnodes", "--overlap", "--jobid", "--signal", "--qos", "--constraint", "--advertise-addr",
-            "--alias", "--force", "--project-name", "--no-index", "--alone"}
-"""Options of pytest, torchrun, Slurm, Docker, pip and of an example's trainer, of which the pages speak."""
+            "--alias", "--force", "--project-name", "--no-index", "--alone", "--max-restarts", "--min_replicas"}
+"""Options of pytest, torchrun, torchft, Slurm, Docker, pip and of an example's trainer, of which the pages speak."""
 
 
 def test_every_option_that_is_spoken_of_exists():
