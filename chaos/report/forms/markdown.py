@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from diloco_chaos.chaos.report.costs import in_words
-from diloco_chaos.chaos.report.model import CheckTold, ReportModel
+from diloco_chaos.chaos.report.costs import cells, in_words
+from diloco_chaos.chaos.report.model import CheckTold, FaultTold, ReportModel
 from diloco_chaos.chaos.report.story import MARKS
 from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, SuiteRow
 from diloco_chaos.harness.base.units import show_seconds
@@ -35,13 +35,15 @@ def report_markdown(model: ReportModel) -> str:
     passed = [check.name for check in model.checks if check.verdict == "passed"]
     lines += ["", f"{len(passed)} passed: {escaped(', '.join(passed))}"] if passed else []
     if model.faults:
-        lines += ["", "| fault | from | to | observed |", "|---|---|---|---|"]
-        lines += [_fault_row(fault.id, fault.requested, fault.began, fault.ended, fault.observed)
-                  for fault in model.faults[:_MOST_FAULTS]]
+        lines += ["", "| fault | from | to | noticed | recovered | ETTR | observed |", "|---|---|---|---|---|---|---|"]
+        lines += [_fault_row(fault) for fault in model.faults[:_MOST_FAULTS]]
         if len(model.faults) > _MOST_FAULTS:
-            lines.append(f"| | | | and {len(model.faults) - _MOST_FAULTS} more |")
+            lines.append(f"| | | | | | | and {len(model.faults) - _MOST_FAULTS} more |")
     if model.cost is not None:
         lines += ["", f"Cost of the faults: {escaped(in_words(model.cost))}"]
+    if model.stacks:
+        hung = escaped(", ".join(list(model.stacks)[:_MOST_FAULTS]))
+        lines += ["", f"Hung at the end: {hung}; where they stood is in `stacks/` of the run's folder"]
     return "\n".join([*lines, "", "```", "# to look closer", model.commands.check, "# to repeat it",
                        model.commands.repeat, "```", ""])
 
@@ -74,6 +76,8 @@ def _troubled(check: CheckTold, most: int) -> list[str]:
             *(f"- {escaped(line)}" for line in lines)]
 
 
-def _fault_row(name: str, requested: str, began: float | None, ended: float | None, observed: str) -> str:
-    start, end = ("-" if t is None else f"{t:.2f} s" for t in (began, ended))
-    return f"| {escaped(name)}: {escaped(requested)} | {start} | {end} | {escaped(observed)} |"
+def _fault_row(fault: FaultTold) -> str:
+    start, end = ("-" if t is None else f"{t:.2f} s" for t in (fault.began, fault.ended))
+    noticed, recovered, ettr, *_ = [""] * 3 if fault.cost is None else cells(fault.cost)
+    return " | ".join([f"| {escaped(fault.id)}: {escaped(fault.requested)}", start, end, noticed, recovered, ettr,
+                       f"{escaped(fault.observed)} |"])

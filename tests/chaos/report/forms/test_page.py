@@ -56,6 +56,12 @@ def pages(results):
     return [(result.folder.path / "report.html").read_text() for result in results]
 
 
+def test_what_hung_at_the_end_is_named_and_its_stacks_are_on_the_page(results):
+    model = model_of(results[0]).model_copy(update={"stacks": {"w-1.0": ["pid 7  <train>", "  wait  threading.py:3"]}})
+    assert "Hung at the end: w-1.0; " in report_markdown(model)
+    assert "pid 7  &lt;train&gt;\n  wait  threading.py:3" in report_html(model)
+
+
 def test_what_faults_cost_is_told_and_why_what_is_not_told_is_not(pages, results):
     cost = model_of(results[0]).cost
     assert f'<td class="n">{cost.ettr:.1%}</td>' in pages[0]
