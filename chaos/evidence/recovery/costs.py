@@ -8,8 +8,8 @@ What is counted:
 - *ETTR*, effective training time ratio: the share of the wall-clock time in which the job made progress, as ByteRobust
   defines it (arXiv 2509.16293: productive training time over the wall-clock time of a job). Not productive are the time
   that a pause between two rounds lasts longer than usual, if it is at least twice as long, and the time of rounds that
-  were made before. The usual pause is that in which half of the time before the first fault passes. Where every worker
-  counts its own rounds, it is the mean over workers.
+  were made before. The usual pause is that in which half of the time before the first fault passes, without pauses
+  that are ten times as long as most. Where every worker counts its own rounds, it is the mean over workers.
 - *idle node-seconds*: of every node the time between its steps that is longer than its usual step, if it is at least
   twice as long, less what was idle before the first fault. A node that never comes back is idle to the end. A node that
   takes the place of another is counted as that one.
@@ -269,7 +269,8 @@ class _Accounts:
         if lost is None:
             return Amount(missing=f"{recovery.target}: " + (
                 "it trains nothing itself; what was sent to it and never merged stands among the tokens"
-                if recovery.target == history.coordinator else "no process told rounds after it: a longer run"))
+                if recovery.target == history.coordinator else "it was not to come back, and nobody else tells what of its work was used"
+                if recovery.span.planned.fault.is_final() else "no process told rounds after it: a longer run"))
         node = recovery.target, recovery.before
         if history.plan.cluster.exchanges_fragments:
             accounting, (_, before) = history.accounting, history.counted[node]
