@@ -267,10 +267,7 @@ class _Accounts:
         if lost == 0:
             return Amount(0.0)
         if lost is None:
-            return Amount(missing=f"{recovery.target}: " + (
-                "it trains nothing itself; what was sent to it and never merged stands among the tokens"
-                if recovery.target == history.coordinator else "it was not to come back, and nobody else tells what of its work was used"
-                if recovery.span.planned.fault.is_final() else "no process told rounds after it: a longer run"))
+            return Amount(missing=f"{recovery.target}: {self._why_not_told(recovery)}")
         node = recovery.target, recovery.before
         if history.plan.cluster.exchanges_fragments:
             accounting, (_, before) = history.accounting, history.counted[node]
@@ -283,6 +280,13 @@ class _Accounts:
                      for step in steps[max(0, len(steps) - lost):])
         return Amount(tokens) if tokens else Amount(
             missing="rounds do not tell their samples: a group `(?P<samples>\\d+)` beside `round`")
+
+    def _why_not_told(self, recovery: Recovery) -> str:
+        if recovery.target == self._history.coordinator:
+            return "it trains nothing itself; what was sent to it and never merged stands among the tokens"
+        if recovery.span.planned.fault.is_final():
+            return "it was not to come back, and no other node tells what of its work was used"
+        return "no process told rounds after it: a longer run"
 
 
 def _mean(own: Sequence[Recovery], seconds: Callable[[Recovery], float | None], phase: str) -> Amount:
