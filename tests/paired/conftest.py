@@ -1,4 +1,4 @@
-"""Runs of jobs that sleep for most of a round: `make test` runs these tests three at a time. Most plant a bug in such a
+"""Runs of jobs that sleep for most of a round: `make test` runs these tests two at a time. Most plant a bug in such a
 job, and it must be found."""
 
 from pathlib import Path
