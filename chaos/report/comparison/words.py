@@ -49,7 +49,9 @@ def headline(pairing: Pairing) -> Headline:
     first, second, runs = pairing.first.name, pairing.second.name, len(pairing.seeds)
     better, worse, perhaps = (tuple(map(phrase, pairing.called(call))) for call in ("better", "worse", "perhaps"))
     same = [row.name for row in pairing.called("no")]
-    if runs < 2:
+    if not runs:
+        title = f"{first} and {second}: no run of one has a partner of the other"
+    elif runs < 2:
         title = f"{first} and {second}: one run of each tells no difference from chance"
     elif better and not worse:
         title = f"{second} is better than {first} in {len(better)} of {len(pairing.rows)} figures, worse in none"

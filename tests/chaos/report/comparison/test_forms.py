@@ -40,6 +40,7 @@ def test_it_fits_eighty_columns_and_nothing_is_cut():
 
 
 @pytest.mark.parametrize(("comparison", "title"), [
+    (compared([run(0, {"noticed": 1.0})], []), "naive and prepared: no run of one has a partner of the other"),
     (quick_and_slow(1), "naive and prepared: one run of each tells no difference from chance"),
     (compared([run(seed, {"noticed": 1.0}) for seed in range(3)], [run(seed, {"noticed": 1.0}) for seed in range(3)]),
      "no difference between naive and prepared is shown by 3 runs of each")])
