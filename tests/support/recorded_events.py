@@ -44,7 +44,7 @@ def _empty(kind: type[Struct]) -> dict[str, Any]:
 
 @cache
 def _required(kind: type[Struct]) -> dict[str, Any]:
-    """The fields that have no default, and their types: to evaluate these takes longer than what a test does with them."""
+    """The fields that have no default, and their types, which take longer to evaluate than most tests."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in structs.fields(kind)
             if field.default is NODEFAULT and field.default_factory is NODEFAULT}
