@@ -37,7 +37,8 @@ def test_processes_of_a_node_are_told_apart_here_and_in_containers():
                         "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
     assert named("local").refusals(plan) == []
     assert named("simulated").refusals(plan)[0] == (
-        "kill_process: the processes of a node can't be told apart there: run it with --on compose or local")
+        "kill_process: the processes of a node can't be told apart there: run it with --on compose, kubernetes or "
+        "local")
 
 
 def test_files_are_looked_at_where_they_are_on_this_machine_only():
