@@ -332,6 +332,28 @@ def the_clock_stands_with_its_leader(patch):
     patch.setattr(syncer, "ticked", led)
 
 
+def changes_are_sent_to_who_lacks_their_base(patch):
+    usual = FragmentStore.tell
+
+    def tell(self, peer, index, closed=0.0):
+        state = self.states[index]
+        if state.update and state.version > 20:
+            peer.holds[index] = state.version - 1
+        yield from usual(self, peer, index, closed)
+    patch.setattr(FragmentStore, "tell", tell)
+
+
+def contents_are_not_synced(patch):
+    def saving(disk, name, content):
+        disk.write(name + checkpoint.PARTIAL, content)
+        yield "checkpoint.before_sync"
+        yield checkpoint.BEFORE_RENAME
+        disk.rename(name + checkpoint.PARTIAL, name)
+        yield "checkpoint.before_sync_names"
+        disk.sync_names()
+    patch.setattr(checkpoint, "saving", saving)
+
+
 # -- who must stand -------------------------------------------------------------------------------------------------
 
 def learners_never_stand(patch):
@@ -418,6 +440,10 @@ MUTANTS = [
     Mutant(the_clock_stands_with_its_leader, "no_global_stall", [KILL], LONG),
     Mutant(stale_copy, "replica_consistency", [BETWEEN, DAMAGED], LONG,
            name="leaves_the_older_copy_of_a_checkpoint_as_it_is"),
+    Mutant(changes_are_sent_to_who_lacks_their_base, "replica_consistency", [{**CUT_OFF, "at": "6s"}],
+           {**LONG, "broadcasts": "int8"}),
+    Mutant(contents_are_not_synced, "no_unplanned_exit", [{"power_loss": "syncer", "at": "4s", "restart_after": "1s"}],
+           LONG),
     Mutant(closes_late_and_dates_it_back, "quorum_respected", [SLOW], LONG),
     Mutant(dates_latecomers_back, "quorum_respected", [SLOW], LONG),
     Mutant(learners_never_stand, "weights_correct", [], {**LONG, "mode": "diloco", "speeds": [1.0, 1.0, 0.5]}),

@@ -20,6 +20,7 @@ from diloco_chaos.harness.record.tape.events import (
     Initial,
     Merge,
     Received,
+    Refused,
     Replica,
     Resumed,
     RolledBack,
@@ -30,8 +31,9 @@ from diloco_chaos.harness.record.tape.series import Series, texts
 @check(needs={"replicas"}, unverified="judged")
 def replica_consistency(history: History) -> Finding:
     """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back. What
-    the syncer keeps beside a version's value is the same after it was started again. Where gradients are averaged: all
-    members of a group hold the same weights and moments at every step of which they tell."""
+    the syncer keeps beside a version's value is the same after it was started again, and no learner refuses it twice in
+    a row. Where gradients are averaged: all members of a group hold the same weights and moments at every step of which
+    they tell."""
     return _of_fragments(history) if "fragments" in history.plan.trainer.evidence else _of_groups(history)
 
 
@@ -126,8 +128,30 @@ def _of_fragments(history: History) -> Finding:
     differing = [problem for series in received.values() for problem in _differences(series, digests)]
     wrong = [*contradictions,
              *(words for _, words in sorted(differing, key=lambda entry: (entry[0], text(entry[1])))),
-             *_older_than_promised(history, received)]
+             *_refused_again_and_again(history), *_older_than_promised(history, received)]
     return Finding(not wrong, f"{len(wrong)} of {count} receipts differ", "0", wrong[:5], figures=violations(wrong))
+
+
+def _refused_again_and_again(history: History) -> list[Line]:
+    """Name the learners that could not use what the syncer sent them of a fragment, more than once in a row: a change
+    of a version that they don't hold, or what has another digest than it says."""
+    wrong = []
+    for (node, inc), events in history.tape.by_process(Refused, Received).items():
+        if node not in history.plan.cluster.names:
+            continue
+        rows: dict[int | None, list[Refused]] = defaultdict(list)
+        longest: list[Refused] = []
+        for event in events:
+            if isinstance(event, Refused):
+                rows[event.fragment].append(event)
+                longest = max(longest, rows[event.fragment], key=len)
+            elif isinstance(event, Received):
+                rows[event.fragment] = []
+        if len(longest) > 1:
+            first = longest[0]
+            wrong.append(line(f"{node}.{inc} refused fragment {first.fragment} {len(longest)} times in a row from ",
+                              first.t, f" on: {first.reason}"))
+    return wrong
 
 
 def _versions(history: History) -> tuple[dict[tuple[int, int], str], list[str]]:
