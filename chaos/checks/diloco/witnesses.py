@@ -13,7 +13,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Hello, Merge, OuterGradient, Received, Resumed, Skipped, Step
+from diloco_chaos.harness.record.tape.events import Hello, Lost, Merge, OuterGradient, Received, Resumed, Skipped, Step
 
 _WEIGHT, _OUTLIER = 0.1, 4.0
 """The syncer's moving average of step times (docs/protocol.md): the weight of a sample, and how many times the average
@@ -88,15 +88,16 @@ class _Averages:
     """The moving average of one learner's step times, computed from its own steps."""
 
     def __init__(self, history: History, name: str) -> None:
-        self._begun = sorted([event.t for event in history.tape.of(Hello, node=COORDINATOR) if event.learner == name]
-                             + [event.t for event in history.tape.of(Resumed, node=COORDINATOR)])
-        self._times: list[float] = []
-        self._bounds: list[tuple[float, float]] = []
+        self._begun = [event.t for event in history.tape.of(Hello, Lost, Resumed, node=COORDINATOR)
+                       if isinstance(event, Resumed) or event.learner == name]
+        self._bounds: list[tuple[float, float, float]] = []
+        """(when, least, most) of each step."""
         stands = history.plan.cluster.blocking
         received = history.tape.by_process(Received)
         for process, events in sorted(history.tape.by_process(Step, Skipped).items()):
             if process[0] == name:
                 self._add([event.t for event in events], [event.t for event in received.get(process, ())] * stands)
+        self._bounds.sort()
 
     def _add(self, steps: Sequence[float], receipts: Sequence[float]) -> None:
         """One process. Of a step before which it may have stood, until it received something, the time is not known."""
@@ -104,7 +105,8 @@ class _Averages:
         averages: list[float] = []
         for before, after in pairwise(steps):
             if bisect_right(self._begun, before) != bisect_right(self._begun, after):
-                young, averages = [], []  # a session of its own
+                # A session of its own. It may count this step, for a hello is heard after the connection stands.
+                young, averages = [after - before], []
                 continue
             known = bisect_right(receipts, before) == bisect_right(receipts, after)
             taken = [average + _WEIGHT * (min(after - before, _OUTLIER * average) - average)
@@ -113,11 +115,12 @@ class _Averages:
             averages = [min(taken), max(taken)]
             young = [*young, after - before][:_SETTLED]
             own = [*averages, *(young if len(young) < _SETTLED else ())]
-            self._times.append(after)
-            self._bounds.append((min(own), max(own)))
+            self._bounds.append((after, min(own), max(own)))
 
     def around(self, at: float) -> tuple[float, float] | None:
-        """Return the least and the most that the average can have been, as far as the syncer can have heard by then."""
-        first, last = bisect_left(self._times, at - _WINDOW_S), bisect_right(self._times, at + WRITTEN_S)
-        bounds = self._bounds[first:last]
-        return (min(least for least, _ in bounds), max(most for _, most in bounds)) if bounds else None
+        """Return the least and the most that the average can have been, as far as the syncer can have heard by then;
+        None where the learner came or went not long before: the syncer may have heard of too few steps."""
+        if bisect_right(self._begun, at - _WINDOW_S) != bisect_right(self._begun, at + WRITTEN_S):
+            return None
+        bounds = self._bounds[bisect_left(self._bounds, (at - _WINDOW_S,)):bisect_left(self._bounds, (at + WRITTEN_S,))]
+        return (min(least for _, least, _ in bounds), max(most for *_, most in bounds)) if bounds else None

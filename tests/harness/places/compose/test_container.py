@@ -4,6 +4,7 @@ import types
 
 import pytest
 import requests
+from docker.errors import APIError
 
 from diloco_chaos.harness.places.compose import container as containers
 from diloco_chaos.harness.places.compose.container import ContainerProcess, _status
@@ -94,3 +95,25 @@ def test_an_engine_that_went_away_is_told_as_such_whatever_was_asked_of_it(made)
     container.logs = away
     with pytest.raises(EngineError, match=r"read the log of worker: the Docker engine does not answer \(.*aborted"):
         node.over(False)
+
+
+def refusing(node, container, status, explanation):
+    """The engine answers this if a program is to be run in the container."""
+    def refuse(_):
+        raise APIError("refused", response=types.SimpleNamespace(status_code=status), explanation=explanation)
+    container.exec_run = refuse
+    return node
+
+
+@pytest.mark.parametrize(("status", "explanation"), [
+    (404, "No such container: 31"), (409, "container 31 is not running"),
+    (500, "Container 31 is not running: Exited (153) Less than a second ago")])
+def test_what_is_run_in_a_container_that_is_gone_has_no_output_and_no_success(made, status, explanation):
+    node, container, _ = made
+    assert refusing(node, container, status, explanation).execute("sh") == (1, "")
+
+
+def test_another_error_of_the_engine_is_told(made):
+    node, container, _ = made
+    with pytest.raises(EngineError, match="run sh in worker: the engine says: out of inodes"):
+        refusing(node, container, 500, "out of inodes").execute("sh")
