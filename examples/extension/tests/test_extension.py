@@ -163,7 +163,7 @@ def test_other_places_name_it_where_it_can_do_what_they_can_not(tmp_path):
     path.write_text("diloco_chaos: 1\nname: ranks\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
                     "processes: {rank: 'RANK=([0-9])'}}}\n  progress: [{node: a, written: true}]\n"
                     "faults: [{kill: a/rank-1, at: 1s}]\n")
-    assert "run it with --on compose, local or acme-nice" in command("run", path, "--on", "simulated", code=2)
+    assert "with --on compose, kubernetes, local or acme-nice" in command("run", path, "--on", "simulated", code=2)
 
 
 def test_its_option_is_one_of_the_command_line_and_of_no_other_place():
