@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from benchmarks.league.contestants import CONTESTANTS
 from benchmarks.league.faults import AT_S, FAULTS, LeagueFault
 from benchmarks.league.roles import Absent, Contestant, Variant
+from diloco_chaos.chaos.scenario.loading import laid_over
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _BASES = Path(__file__).resolve().parent / "bases"
@@ -76,13 +77,13 @@ class Cell:
             "diloco_chaos": 1, "name": f"league-{self.fault.name}", "description": f"{self.key}: {self.fault.told}.",
             "deadline": f"{_DEADLINE_S + self.fault.watched_s:g}s", "faults": faults, "checks": dict(_SHARED_CHECKS)}
         if not self.contestant.example:
-            cluster = _over(self.contestant.trainer, self.settings.trainer)
+            cluster = laid_over(self.contestant.trainer, self.settings.trainer)
             return document | {"cluster": {**cluster, "budget": f"{self.rounds} steps"}}
         lost = max(1, round(_LOST_S / self.contestant.round_s))
         document["checks"] |= _OF_ROUNDS | {"rounds_never_go_back": {"rounds": lost}}
         base = _trainer(_BASES / self.contestant.base if self.contestant.base else
                         EXAMPLES / self.contestant.example / "scenarios" / "base.yaml")
-        trainer = _over(_over(base, self.contestant.trainer), self.settings.trainer)
+        trainer = laid_over(laid_over(base, self.contestant.trainer), self.settings.trainer)
         for before, after in (*self.contestant.commands, *self.settings.commands):
             _replace_in_commands(trainer, before, after)
         if self.fault.holds and (held := self.contestant.roles.held):
@@ -139,15 +140,6 @@ def _trainer(file: Path) -> Mapping[str, Any]:
     """Return what a base scenario says of its trainer."""
     trainer: Mapping[str, Any] = YAML(typ="safe").load(file)["trainer"]
     return trainer
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one document over another, at all depths."""
-    merged = dict(below)
-    for key, value in above.items():
-        mine = merged.get(key)
-        merged[key] = _over(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 def _replace_in_commands(trainer: dict[str, Any], before: str, after: str) -> None:

@@ -104,7 +104,7 @@ def _noticed(history: History, began: float) -> float | None:
     hit = {target for span in history.spans if not isinstance(span.planned.fault, OfProcess)
            for target in span.planned.fault.targets}
     seen = [event.t for event in history.tape.of(Noticed) if event.t >= began and event.node not in hit]
-    seen += [recovery.span.began + after for recovery in recoveries(history)
+    seen += [recovery.span.began + after for recovery in history.once(recoveries)
              if (after := recovery.to_detect) is not None]
     usual = max((members(merge) for merge in history.merges_between(began - WINDOW_S, began)), default=0)
     seen += [next((merge.t for merge in history.merges_between(began, history.end)
@@ -117,7 +117,7 @@ def _rounds_lost(history: History) -> int:
     """Return the rounds that were made again: of commands what they report, of the built-in trainer the learners' steps
     that came to nothing."""
     if history.coordinator is not None:
-        steps = [recovery.lost_steps for recovery in recoveries(history) if recovery.target != history.coordinator]
+        steps = [recovery.lost_steps for recovery in history.once(recoveries) if recovery.target != history.coordinator]
         return sum(filter(None, steps))
     own: dict[str, int] = {}
     newest, lost = 0, 0

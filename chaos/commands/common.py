@@ -15,6 +15,9 @@ import typer
 from diloco_chaos.harness.base.errors import NOT_UNDERSTOOD, UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from diloco_chaos.harness.base.workers import Job, Result, Task, Workers
 
 def _run_folder(text: str) -> Path:
@@ -77,6 +80,13 @@ def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -
         return workers_for(task, jobs, workers, address)
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
+
+
+def search_bar(console: Console) -> Progress:
+    """The bar of a search; its tasks have `words`."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    return Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
+                    TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, workers_of
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, search_bar, workers_of
 from diloco_chaos.chaos.commands.places import backend_of, on_option
 from diloco_chaos.harness.base.units import seconds
 
@@ -85,8 +84,7 @@ def explore(
     most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
     pool = workers_of(SCHEDULES, jobs, workers, address)
-    progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
-                        TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+    progress = search_bar(console)
     most = runs or (_MOST_RUNS if most_s else _RUNS)
     task = progress.add_task("", total=most_s or most, words="")
     folder = corpus_dir or Path("explored") / (base.name if place.virtual else f"{base.name}-on-{on}")

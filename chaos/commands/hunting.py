@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from diloco_chaos.chaos.commands.common import Failure, print_json, workers_of
+from diloco_chaos.chaos.commands.common import Failure, print_json, search_bar, workers_of
 from diloco_chaos.chaos.commands.places import backend_of
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.errors import nearest
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from diloco_chaos.chaos.runner.backends import Backend
 
 _MOST = 1_000_000
-_INTERRUPTED = 130
 
 
 def hunt(search: Search, corpus_dir: Path | None, jobs: int, runs: int | None, most_s: float, *, until_found: bool,
@@ -39,6 +37,7 @@ def hunt(search: Search, corpus_dir: Path | None, jobs: int, runs: int | None, m
     from diloco_chaos.chaos.exploration.commands.report import document, show
     from diloco_chaos.chaos.exploration.corpus import ExplorationError
     from diloco_chaos.chaos.exploration.generate import plan_of
+    from diloco_chaos.chaos.runner.run import INTERRUPTED
     from diloco_chaos.harness.base.workers import WorkersError
     if not place_named(search.on).here:
         raise Failure(f"--on {search.on}: the search is guided by logs and files of the nodes, which are on other "
@@ -50,8 +49,7 @@ def hunt(search: Search, corpus_dir: Path | None, jobs: int, runs: int | None, m
     search = replace(search, runs=str(folder / "runs"))
     console, began = Console(stderr=as_json), time.monotonic()
     pool = workers_of(COMMANDS, jobs, "local", "")
-    progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
-                        TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+    progress = search_bar(console)
     task = progress.add_task("", total=most_s or runs, words="the run without any fault")
 
     def tell(state: HuntState) -> None:
@@ -68,7 +66,7 @@ def hunt(search: Search, corpus_dir: Path | None, jobs: int, runs: int | None, m
             with progress:
                 search_on.run(runs or _MOST, lambda state: until_found and len(state.found) > 0)
         except KeyboardInterrupt:
-            code = _INTERRUPTED
+            code = INTERRUPTED
     except (ExplorationError, HuntError, WorkersError) as error:
         raise Failure(str(error), 2) from error
     finally:

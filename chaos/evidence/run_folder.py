@@ -55,6 +55,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "diloco-chaos"
 
 
+def new_name(of: str) -> str:
+    """A folder's name by time, what it is of, and chance."""
+    return f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{of}-{secrets.token_hex(4)}"
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """`runs/<id>/`."""
@@ -68,8 +73,7 @@ class RunFolder:
         Raises:
             FolderError: it can't be made there.
         """
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        path = runs / f"{stamp}-{name}-{secrets.token_hex(4)}"
+        path = runs / new_name(name)
         _make(path / "tape")
         return cls(path.resolve())
 

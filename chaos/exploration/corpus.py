@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,24 @@ class TriedSchedule(Numbered):
     def decided(self) -> bool:
         """Return whether it proved something: a check failed, or every one could be made."""
         return bool(self.failed) or not self.undecided
+
+
+class SearchState:
+    """How much of a search proved something, and how it ends."""
+
+    tried: list[TriedSchedule]
+    found: Sized
+    """What broke."""
+
+    @property
+    def decided(self) -> int:
+        """Schedules that proved something."""
+        return sum(tried.decided for tried in self.tried)
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing broke, 1 something did, 3 more than half of the schedules proved nothing."""
+        return 1 if self.found else 3 if 2 * self.decided < len(self.tried) else 0
 
 
 class Seed(BaseModel):

@@ -21,7 +21,7 @@ from msgspec import structs
 from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.exploration import coverage
-from diloco_chaos.chaos.exploration.corpus import ScheduleCorpus, Seed, TriedSchedule
+from diloco_chaos.chaos.exploration.corpus import ScheduleCorpus, SearchState, Seed, TriedSchedule
 from diloco_chaos.chaos.exploration.coverage import Pair
 from diloco_chaos.chaos.exploration.generate import (
     VIRTUAL,
@@ -141,7 +141,7 @@ class Search:
 
 
 @dataclass
-class Exploration:
+class Exploration(SearchState):
     """The state of a search: what has been tried so far."""
 
     tried: list[TriedSchedule] = field(default_factory=list)
@@ -180,16 +180,6 @@ class Exploration:
     def done(self) -> int:
         """Schedules that were run."""
         return len(self.tried) + self.under_way
-
-    @property
-    def decided(self) -> int:
-        """Schedules that proved something."""
-        return sum(tried.decided for tried in self.tried)
-
-    @property
-    def exit_code(self) -> int:
-        """0 nothing broke, 1 something did, 3 more than half of the schedules proved nothing."""
-        return 1 if self.found else 3 if 2 * self.decided < len(self.tried) else 0
 
     @property
     def never(self) -> list[Pair]:
@@ -274,32 +264,43 @@ def attempt(job: ExplorationJob) -> TriedSchedule:
     except Exception as error:  # whatever it is, it is a find
         if job.on != IN_MEMORY and isinstance(error, UserError):
             raise  # of the place, whatever is tried there
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return TriedSchedule(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
-                             evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
+        return crashed(job, error)
+
+
+def crashed(job: ExplorationJob, error: Exception) -> TriedSchedule:
+    """A schedule at which the harness itself broke."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return TriedSchedule(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
+                         evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
 
 
 def _tried(job: ExplorationJob, result: SimulatedRun | Result) -> TriedSchedule:
-    broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
-    checks = as_it_came(result).checks
+    told = with_verdicts(job, result, pairs=tuple(sorted(coverage.pairs(result.history))),
+                         sequences=tuple(sorted(coverage.sequences(result.history))),
+                         traces=tuple(sorted(coverage.traces(result.history))))
+    if result.outcome.kind == "finished":
+        return told
+    return told.model_copy(update={"failed": (result.outcome.kind, *told.failed),
+                                   "evidence": (result.outcome.message, *told.evidence)})
+
+
+def with_verdicts(job: ExplorationJob, result: SimulatedRun | Result, **more: Any) -> TriedSchedule:
+    """A schedule that was run, with its verdicts. `more`: what else its run told."""
+    checks = _as_it_came(result).checks
     failed = [verdict for verdict in checks if verdict.verdict == "failed"]
     return TriedSchedule(
         number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
-        failed=(*broken, *(verdict.name for verdict in failed)),
-        undecided=tuple((verdict.name, why) for verdict in checks if (why := why_undecided(verdict))),
-        evidence=(*([result.outcome.message] if broken else []), *(
-            f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
-            for verdict in failed)),
-        pairs=tuple(sorted(coverage.pairs(result.history))),
-        sequences=tuple(sorted(coverage.sequences(result.history))),
-        traces=tuple(sorted(coverage.traces(result.history))))
+        failed=tuple(verdict.name for verdict in failed),
+        undecided=tuple((verdict.name, why) for verdict in checks if (why := _undecided(verdict))),
+        evidence=tuple(f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
+                       for verdict in failed), **more)
 
 
 SCHEDULES = Task(attempt, ExplorationJob, TriedSchedule)
 """What workers do with a schedule."""
 
 
-def as_it_came(result: SimulatedRun | Result) -> Judgement:
+def _as_it_came(result: SimulatedRun | Result) -> Judgement:
     """The verdicts, without the faults whose moment never came: the run is one of the schedule without these."""
     came = tuple(span.planned for span in result.history.spans if span.injected is not None)
     if len(came) == len(result.history.plan.faults):
@@ -310,7 +311,7 @@ def as_it_came(result: SimulatedRun | Result) -> Judgement:
     return judge(replace(result.history, plan=plan, tape=Tape(events)))
 
 
-def why_undecided(verdict: Verdict) -> str:
+def _undecided(verdict: Verdict) -> str:
     """Return why a check could not be made at all; empty where it could. One that passed was made, also where it is
     doubted because a fault had no measurable effect."""
     why = verdict.evidence[0] if verdict.evidence else "it does not say why"

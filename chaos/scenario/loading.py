@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, 
     completed = settled(document | {"trainer": {"kind": kind} | said})
     trainer, cluster = completed["trainer"], completed["cluster"]
     if trainer == kind and isinstance(known, dict):
-        cluster = _over(known, cluster)
+        cluster = laid_over(known, cluster)
     return {"trainer": trainer, "cluster": cluster}
 
 
@@ -130,9 +130,9 @@ def _placed(document: dict[str, Any], here: Path) -> dict[str, Any]:
     return document | {"cluster": {"here": str(here)} | cluster}
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Both, at all depths; what is above counts."""
-    return below | {key: _over(below[key], item) if isinstance(item, dict) and isinstance(below.get(key), dict)
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both documents, at all depths; what is above counts."""
+    return {**below} | {key: laid_over(below[key], item) if isinstance(item, dict) and isinstance(below.get(key), dict)
                     else item for key, item in above.items()}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import traceback
 from pathlib import Path
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.commands.lines import kinds_in, sizes
 from diloco_chaos.chaos.exploration.commands.novelty import traces
 from diloco_chaos.chaos.exploration.corpus import ExplorationError, TriedSchedule
-from diloco_chaos.chaos.exploration.explore import CRASHED, ExplorationJob, as_it_came, why_undecided
+from diloco_chaos.chaos.exploration.explore import ExplorationJob, crashed, with_verdicts
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.perform import Nobody, abilities_of, performed_on
 from diloco_chaos.chaos.runner.experiment import Observer
@@ -72,25 +71,15 @@ def attempt(job: ExplorationJob) -> TriedSchedule:
     except UserError as error:
         raise ExplorationError(str(error)) from None  # of the place, whatever is tried there
     except Exception as error:  # whatever it is, it is a find: of ours
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return TriedSchedule(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
-                             evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
+        return crashed(job, error)
 
 
 def _tried(job: ExplorationJob, result: Result, before: dict[str, int]) -> TriedSchedule:
     run, history = result.folder.path, result.history
-    checks = as_it_came(result).checks
-    failed = [verdict for verdict in checks if verdict.verdict == "failed"]
     lines = kinds_in(run, before)
-    return TriedSchedule(
-        number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
-        failed=tuple(verdict.name for verdict in failed),
-        undecided=tuple((verdict.name, why) for verdict in checks if (why := why_undecided(verdict))),
-        evidence=tuple(f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
-                       for verdict in failed),
-        traces=tuple(sorted(traces(history, run, lines))),
-        lines=tuple((node, kind) for node, kinds in lines.items() for kind in kinds),
-        measured=_measured(history, run))
+    return with_verdicts(job, result, traces=tuple(sorted(traces(history, run, lines))),
+                         lines=tuple((node, kind) for node, kinds in lines.items() for kind in kinds),
+                         measured=_measured(history, run))
 
 
 def _measured(history: History, run: Path) -> dict[str, float]:

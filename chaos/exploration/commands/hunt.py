@@ -15,7 +15,7 @@ from typing import Any
 
 from diloco_chaos.chaos.exploration.commands.ground import Ground, aims
 from diloco_chaos.chaos.exploration.commands.guide import Lessons, draw
-from diloco_chaos.chaos.exploration.corpus import ExplorationError, ScheduleCorpus, TriedSchedule
+from diloco_chaos.chaos.exploration.corpus import ExplorationError, ScheduleCorpus, SearchState, TriedSchedule
 from diloco_chaos.chaos.exploration.explore import HEALTHY, ExplorationJob, Search, as_json
 from diloco_chaos.chaos.exploration.generate import Document
 from diloco_chaos.chaos.exploration.perform import abilities_of
@@ -58,7 +58,7 @@ class Finding:
 
 
 @dataclass
-class HuntState:
+class HuntState(SearchState):
     """What a search has found so far."""
 
     tried: list[TriedSchedule] = field(default_factory=list)
@@ -71,16 +71,6 @@ class HuntState:
     """Runs of this search, also those that repeat a schedule or make it smaller."""
     taken_over: int = 0
     """Schedules that were in the folder already."""
-
-    @property
-    def decided(self) -> int:
-        """Schedules that proved something."""
-        return sum(tried.decided for tried in self.tried)
-
-    @property
-    def exit_code(self) -> int:
-        """0 nothing broke, 1 something did, 3 more than half of the schedules proved nothing."""
-        return 1 if self.found else 3 if 2 * self.decided < len(self.tried) else 0
 
 
 class Hunt:

@@ -48,7 +48,7 @@ def _files(run: Path) -> Iterator[str]:
 
 def _phases(history: History) -> Iterator[str]:
     """Yield how far the recovery of each target came, and in which phase of one another fault came."""
-    for recovery in recoveries(history):
+    for recovery in history.once(recoveries):
         first = recovery.span.planned.fault
         for phase in recovery.phases:
             how = "is over" if phase.t is not None else phase.ending

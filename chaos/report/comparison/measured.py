@@ -75,7 +75,7 @@ class WayMeasured(_Told):
 def measured(result: Result) -> RunMeasured:
     """Return what a run measured."""
     history, code = result.history, exit_code(result)
-    followed = recoveries(history)
+    followed = history.once(recoveries)
     failed = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "failed"]
     lost = [each.lost_steps for each in followed]
     return RunMeasured(

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
+from diloco_chaos.chaos.evidence.run_folder import new_name
 from diloco_chaos.chaos.report.comparison.markdown import comparison_markdown
 from diloco_chaos.chaos.report.comparison.model import Comparison, Row
 from diloco_chaos.chaos.report.comparison.page import comparison_html
@@ -41,7 +40,7 @@ def folder_for(out: Path | None, runs: Path, scenario: str) -> Path:
     Raises:
         NotWrittenError: it can't be made.
     """
-    path = out or runs / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{NAME}-{scenario}-{token_hex(4)}"
+    path = out or runs / new_name(f"{NAME}-{scenario}")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

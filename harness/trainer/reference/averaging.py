@@ -108,8 +108,10 @@ class _Recomputation:
 
     def _members_hold(self) -> None:
         """What the members of the group say they hold at this step is what training came to."""
-        for event in self._held.pop((self._epoch, self._step), []):
-            self._same(event, f"what it holds at step {event.step}", digest(self._state()), event.digest)
+        if told := self._held.pop((self._epoch, self._step), []):
+            computed = digest(self._state())
+            for event in told:
+                self._same(event, f"what it holds at step {event.step}", computed, event.digest)
 
     def _state(self) -> Tensors:
         flat = self._line[self._step][0]
