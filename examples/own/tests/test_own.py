@@ -33,14 +33,14 @@ BUGS = {
 @pytest.fixture
 def verdicts(tmp_path):
     """Of a scenario on the trainer with something in it replaced: (exit code, check -> verdict)."""
-    def run(old="", new="", *, scenario="kill-one", seed=0):
+    def run(old="", new="", *, scenario="kill-one"):
         shutil.copytree(HERE / "scenarios", tmp_path / "scenarios", dirs_exist_ok=True)
         source = (HERE / "train.py").read_text()
         assert source.count(old) == 1 or not old, f"the trainer has changed: {old!r} is not in it once"
         (tmp_path / "train.py").write_text(source.replace(old, new) if old else source)
         done = subprocess.run(
             [Path(sys.executable).with_name("diloco-chaos"), "run", f"scenarios/{scenario}.yaml",
-             "--seed", str(seed), "--retries-inconclusive", "2"],
+             "--retries-inconclusive", "2"],
             cwd=tmp_path, capture_output=True, text=True, check=False)
         report = max(tmp_path.glob("runs/*/report.json"))
         return done.returncode, {check["name"]: check["verdict"] for check in json.loads(report.read_text())["checks"]}
@@ -60,13 +60,9 @@ def test_a_planted_bug_is_found(verdicts, bug):
 
 
 def test_a_bit_that_turns_over_on_the_way_is_found(verdicts):
-    """One in a length ends the connection, or the process; one in the numbers leaves two workers that differ, or one
-    that has no number. Which of them comes first is chance."""
-    seen = []
-    for seed in range(6):
-        code, found = verdicts(scenario="garbled", seed=seed)
-        seen.append({name for name, verdict in found.items() if verdict == "failed"})
-        assert found["faults_verified"] == "passed", found
-        if code == 1 and seen[-1] & {"digests_agree", "losses_are_numbers"}:
-            return
-    raise AssertionError(seen)
+    """One in the numbers leaves two workers that differ, or one without a number; one in a length ends the process, or
+    leaves both waiting. Which of them comes first is chance."""
+    code, found = verdicts(scenario="garbled")
+    assert (code, found["faults_verified"]) == (1, "passed"), found
+    failed = {name for name, verdict in found.items() if verdict == "failed"}
+    assert failed & {"digests_agree", "losses_are_numbers", "no_unplanned_exit", "no_global_stall"}, found
