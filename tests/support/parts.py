@@ -7,16 +7,15 @@ last. A part that fails keeps none of the others from being run.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import IO, NamedTuple, Self
 
 import summary
 
@@ -47,7 +46,11 @@ UNIT = Part("unit", ["tests", "--ignore", "tests/alone", "--ignore", "tests/pair
 """Three at a time: a third of it is spent waiting."""
 PAIRED = Part("paired", ["tests/paired", "--numprocesses", "2"])
 """Two at a time: jobs that sleep."""
-ALONE = Part("alone", ["tests/alone"])
+ALONE, SCENARIOS = Part("alone", ["tests/alone"]), "scenarios"
+
+
+TURN = "DILOCO_CHAOS_TURN"
+"""Environment variable: a file whose lock each part holds that is judged by its pace, and whoever else is, too."""
 
 
 def give_way() -> None:
@@ -62,28 +65,30 @@ def give_way() -> None:
         Path("/proc/self/autogroup").write_text("19")
 
 
-def run(part: Part) -> bool:
-    """Run it; whether all of it passed."""
-    return subprocess.run(part.argv, check=False).returncode == 0
+@contextmanager
+def turn() -> Iterator[None]:
+    """Wait until nobody else is judged by its pace; the `with` block is then."""
+    with open(os.environ.get(TURN, os.devnull), "a") as file:
+        if TURN in os.environ:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-class Beside:
-    """A part that runs beside others, and what it says, which is printed once it has ended."""
+class Running:
+    """A part that runs until the end of the `with` block; it hears of no Ctrl-C, and is told of one."""
 
-    def __init__(self, part: Part, first: Callable[[], None] = give_way) -> None:
-        self._log = part.report.with_suffix(".log")
-        print(f"{part.name} tests run beside what follows; until their end they write to {self._log}", flush=True)
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(part.argv, stdout=log, stderr=log, preexec_fn=first)
+    def __init__(self, part: Part, log: IO[bytes] | None = None, first: Callable[[], None] = os.setpgrp) -> None:
+        self._process = subprocess.Popen(
+            part.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=first)
 
     def passed(self) -> bool:
-        """Wait for its end, and print what it said; whether all of it passed."""
-        status = self._process.wait()
-        print(self._log.read_text(errors="replace"), flush=True)
-        return status == 0
+        """Wait for its end; whether all of it passed."""
+        return self._process.wait() == 0
 
-    def end(self) -> None:
-        """End it as Ctrl-C would, where it has not ended."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -93,29 +98,37 @@ class Beside:
                 self._process.wait()
 
 
+def passed(part: Part) -> bool:
+    """Run it when it is its turn; whether all of it passed."""
+    with turn(), Running(part) as running:
+        return running.passed()
+
+
+def all_passed(options: Sequence[str]) -> Iterator[bool]:
+    """Run all parts, scenarios with these options; yield of each whether all of it passed."""
+    log = UNIT.report.with_suffix(".log")
+    print(f"unit tests run beside what follows, and write to {log}", flush=True)
+    with log.open("wb") as file, Running(UNIT, file, give_way) as unit:
+        yield passed(PAIRED)
+        yield passed(Part(SCENARIOS, ["scenarios", *options]))
+        yield unit.passed()
+    print(log.read_text(errors="replace"), flush=True)
+    yield passed(ALONE)
+
+
 def main(options: Sequence[str]) -> int:
     """Run all parts, print the summary; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first is ignored by what a shell starts in the background
+        signal.signal(number, signal.default_int_handler)
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
         old.unlink()
-    scenarios = Part("scenarios", ["scenarios", *options])
-    signal.signal(signal.SIGTERM, _interrupted)
-    unit = Beside(UNIT)
     try:
-        began = time.monotonic()
-        passed = [run(PAIRED), run(scenarios)]
-        print(f"after {time.monotonic() - began:.0f} s only unit tests are left", flush=True)
-        passed += [unit.passed(), run(ALONE)]
+        outcomes = list(all_passed(options))
     except KeyboardInterrupt:
         return 130
-    finally:
-        unit.end()
-    told = summary.main([str(part.report) for part in (UNIT, PAIRED, ALONE, scenarios)])
-    return told or int(not all(passed))
-
-
-def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    status = summary.main([str(REPORTS / f"{name}.xml") for name in ("unit", "paired", "alone", SCENARIOS)])
+    return status or int(not all(outcomes))
 
 
 if __name__ == "__main__":
