@@ -23,6 +23,7 @@ def verdicts(tmp_path):
         done = subprocess.run(
             [Path(sys.executable).with_name("diloco-chaos"), "run", f"scenarios/{name}.yaml",
              "--retries-inconclusive", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        print(done.stdout)  # what pytest shows where a test fails
         report = max(tmp_path.glob("runs/*/report.json"), default=None)
         assert report, done.stdout + done.stderr
         return done.returncode, {check["name"]: check["verdict"] for check in json.loads(report.read_text())["checks"]}
