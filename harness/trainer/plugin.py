@@ -247,7 +247,8 @@ class DecoupledDiLoCo(Trainer):
                              _turn(settings), schedule.outer, schedule.inner_rates,
                              {name: batch * schedule.context
                               for name, batch in zip(settings.names, schedule.batches, strict=True)},
-                             settings.exchange.patience)
+                             settings.exchange.patience, settings.steps_behind,
+                             [fragment.size for fragment in settings.fragment_table()])
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from msgspec import structs
 from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
 from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.coordinator import rounds, syncer
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
@@ -16,7 +17,7 @@ from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient, Welcome
 from diloco_chaos.harness.trainers.core.effects import Close, Commit, Send, Stop
-from planting import Mutant, finds
+from planting import Mutant, finds, says
 
 KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
 CUT_OFF = {"partition": "learner-2", "at": "4s", "for": "3s"}
@@ -225,6 +226,17 @@ def the_new_are_given_what_was_before(patch):
     patch.setattr(FragmentStore, "tell", older)
 
 
+def what_it_gives_is_the_newest(event):
+    if isinstance(event, events.Hello) and event.incarnation:
+        return structs.replace(event, versions=[max(0, version - 1) for version in event.versions])
+    return event
+
+
+def the_new_are_given_what_was_before_and_hello_says_so(patch):
+    the_new_are_given_what_was_before(patch)
+    says(what_it_gives_is_the_newest)(patch)
+
+
 def a_donor_gives_what_it_trains(patch):
     """Its own weights, with the digests that it received."""
     usual = Learner._donate
@@ -428,6 +440,7 @@ MUTANTS = [
     Mutant(gives_up_after_one_error, "no_unplanned_exit", [CUT_OFF], LONG),
     Mutant(stands_while_it_is_cut_off, "blast_radius", [COORDINATOR], LONG),
     Mutant(the_new_are_given_what_was_before, "replica_consistency", [KILL], LONG),
+    Mutant(the_new_are_given_what_was_before_and_hello_says_so, "replica_consistency", [KILL], LONG),
     Mutant(a_donor_gives_what_it_trains, "replica_consistency", [KILL], {**LONG, **PEER}),
     Mutant(one_death_ends_the_syncers_rounds, "goodput", [KILL], LONG),
     Mutant(silence_is_not_noticed, "silence_noticed", [ONE_WAY], {**LONG, "heartbeat_timeout": "1s"}),

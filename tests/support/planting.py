@@ -10,6 +10,10 @@ import pytest
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.record.tape.events import Event, Hello, Initial, Merge, Refused, Resumed
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+
+_TOLD = Hello, Initial, Merge, Refused, Resumed
 
 
 class Mutant(NamedTuple):
@@ -42,3 +46,13 @@ def finds(mutants: Sequence[Mutant]) -> Callable[[], None]:
         mutant.plant(monkeypatch)
         assert mutant.check in failed(mutant.faults, mutant.cluster)
     return test
+
+
+def says(change: Callable[[Any], Event]) -> Callable[[pytest.MonkeyPatch], None]:
+    """A syncer that records what it tells of learners, versions and rounds as `change` makes it, everywhere alike."""
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        for name in ("start", "on_message", "on_timer", "on_lost"):
+            usual = getattr(Syncer, name)
+            patch.setattr(Syncer, name, lambda self, *args, usual=usual: (
+                change(effect) if isinstance(effect, _TOLD) else effect for effect in usual(self, *args)))
+    return plant

@@ -21,7 +21,7 @@ _JUMP_S = 0.1
 @check(needs={"fragments"}, unverified="judged")
 def quorum_respected(history: History) -> Finding:
     """Distinct live learners per merge >= K; the grace window recomputed from the recorded times, and these held
-    against what the learners saw."""
+    against what the learners saw, as are those who are said to have had nothing to give."""
     need(history.merges, "there are no merges")
     rules = rules_of(history)
     wrong: list[Line] = []
@@ -40,7 +40,8 @@ def quorum_respected(history: History) -> Finding:
         if number in absent:
             problems.append("a contribution from a learner that was not there")
         if not any(merge.opened - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
-            problems += _grace_problems(rules, merge, sorted(arrivals[begin:begin + count]), names)
+            problems += _grace_problems(rules, merge, sorted(arrivals[begin:begin + count]), names,
+                                        set(merge.declined) - witnesses.not_declined(merge))
             problems += witnesses.against(merge)
         wrong += [line(f"fragment {merge.fragment} version {merge.version} at ", merge.t, f": {why}")
                   for why in problems]
@@ -68,14 +69,15 @@ def _absent(history: History) -> set[int]:
     return absent
 
 
-def _grace_problems(rules: FragmentRules, merge: Merge, arrivals: list[float], names: set[str]) -> list[str]:
+def _grace_problems(rules: FragmentRules, merge: Merge, arrivals: list[float], names: set[str],
+                    declined: set[str]) -> list[str]:
     if len(arrivals) < rules.quorum:
         return []
     quorum_at = arrivals[rules.quorum - 1]
     slack = rules.overlap * merge.step_time - (quorum_at - merge.opened) - merge.sync_time
     grace = min(max(rules.grace * slack, 0.0), merge.step_time)
     asked = set(merge.asked)
-    waited = asked - names - set(merge.declined)
+    waited = asked - names - declined
     problems = []
     # Written as "not within", so that a time that is no number is never within.
     if not abs(grace - merge.grace) <= WRITTEN_S:

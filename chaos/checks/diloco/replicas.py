@@ -30,7 +30,8 @@ from diloco_chaos.harness.record.tape.series import Series, texts
 
 @check(needs={"replicas"}, unverified="judged")
 def replica_consistency(history: History) -> Finding:
-    """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back. What
+    """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back, and
+    each has one number for all. What
     the syncer keeps beside a version's value is the same after it was started again, and no learner refuses it twice in
     a row. Where gradients are averaged: all members of a group hold the same weights and moments at every step of which
     they tell."""
@@ -121,11 +122,12 @@ def _name(event: Replica) -> str:
 
 def _of_fragments(history: History) -> Finding:
     known, contradictions = _versions(history)
+    contents = {digest: place for place, digest in reversed(known.items())}
     received = {node: series.until(history.end) for node, series in history.tape.series(Received).items()}
     count = sum(map(len, received.values()))
     need(count and known, "nothing was received, or the syncer recorded no version")
     digests = ByVersion(known)
-    differing = [problem for series in received.values() for problem in _differences(series, digests)]
+    differing = [problem for series in received.values() for problem in _differences(series, digests, contents)]
     wrong = [*contradictions,
              *(words for _, words in sorted(differing, key=lambda entry: (entry[0], text(entry[1])))),
              *_refused_again_and_again(history), *_older_than_promised(history, received)]
@@ -182,22 +184,23 @@ def _kept(event: Initial | Resumed | Merge) -> Sequence[tuple[int, int, str, str
     return list(zip(range(len(event.versions)), event.versions, event.digests, states, strict=True))
 
 
-def _differences(received: Series[Received], known: ByVersion) -> list[tuple[float, str | Line]]:
+def _differences(received: Series[Received], known: ByVersion,
+                 contents: Mapping[str, tuple[int, int]]) -> list[tuple[float, str | Line]]:
     """Return what one process received that the syncer never had, or in another order than its versions; each with its
-    time in seconds.
+    time in seconds. `contents`: digest -> the fragment and the version that the syncer's tape has it under.
 
     Raises:
         Unknown: a version is not on the syncer's tape.
     """
     name = f"{received.node}.{received.inc}"
     fragments, versions, rows = received.integers("fragment"), received.integers("version"), known.rows(received)
-    if (rows < 0).any():
+    wrong = _misnamed(received, np.flatnonzero(rows < 0).tolist(), contents)
+    if (rows < 0).any() and not wrong:
         place = int((rows < 0).argmax())
         raise Unknown(f"fragment {fragments[place]} version {versions[place]} is not on the syncer's tape")
-    differing = np.flatnonzero(texts(received.column("digest")) != texts(known.values)[rows]).tolist()
-    wrong: list[tuple[float, str | Line]] = [
-        (event.t, line(f"{name} applied other bytes for fragment {event.fragment} version {event.version} at ",
-                       event.t)) for event in map(received.__getitem__, differing)]
+    differing = np.flatnonzero((rows >= 0) & (texts(received.column("digest")) != texts(known.values)[rows])).tolist()
+    wrong += [(event.t, line(f"{name} applied other bytes for fragment {event.fragment} version {event.version} at ",
+                             event.t)) for event in map(received.__getitem__, differing)]
     for fragment in np.unique(fragments).tolist():
         mine = np.flatnonzero(fragments == fragment)
         order = versions[mine]
@@ -207,12 +210,30 @@ def _differences(received: Series[Received], known: ByVersion) -> list[tuple[flo
     return wrong
 
 
+def _misnamed(received: Series[Received], places: Sequence[int],
+              contents: Mapping[str, tuple[int, int]]) -> list[tuple[float, str | Line]]:
+    """Return which of these receipts, whose versions the syncer's tape lacks, it has under another number. Two versions
+    of one content are none, where the process received that one, too."""
+    said: dict[tuple[int, int], str] = {}
+    if places:
+        for fragment, version, digest in zip(received.plain("fragment"), received.plain("version"),
+                                             received.plain("digest"), strict=True):
+            said.setdefault((fragment, version), digest)
+    wrong: list[tuple[float, str | Line]] = []
+    for event in map(received.__getitem__, places):
+        named = contents.get(event.digest)
+        if named is not None and said.get(named) != event.digest:
+            wrong.append((event.t, line(
+                f"{received.node}.{received.inc} received fragment {event.fragment} version {event.version} at ",
+                event.t, f", and the syncer tells of it as fragment {named[0]} version {named[1]}")))
+    return wrong
+
+
 def _older_than_promised(history: History, received: Mapping[Node, Series[Received]]) -> list[str]:
     """Name the processes that first received an older version than the syncer held when they came, each in words."""
     forged = {target for planned in history.plan.faults if planned.fault.impersonates
               for target in planned.fault.targets}
-    promised = {hello.process: hello.versions for hello in reversed(history.tape.of(Hello, node=COORDINATOR))
-                if hello.fresh and hello.learner not in forged}
+    promised = {process: versions for process, versions in _there_at_hello(history).items() if process[0] not in forged}
     wrong = []
     for (node, inc), series in received.items():
         if (node, inc) in promised:
@@ -223,3 +244,20 @@ def _older_than_promised(history: History, received: Mapping[Node, Series[Receiv
                     wrong.append(f"{node}.{inc} began with version {begun} of fragment {fragment}, and {held} was "
                                  f"there when it came")
     return wrong
+
+
+def _there_at_hello(history: History) -> Mapping[Node, list[int]]:
+    """Return the version of every fragment that there was when each process first came that held nothing: by the hello
+    and by the merges before it, whichever says more."""
+    newest: dict[int, int] = defaultdict(int)
+    there: dict[Node, list[int]] = {}
+    told: Sequence[Event] = history.tape.of(Initial, Resumed, Hello, Merge, node=COORDINATOR)
+    for event in told:
+        if isinstance(event, Merge):
+            newest[event.fragment] = event.version
+        elif isinstance(event, Initial | Resumed):
+            newest.update(enumerate(event.versions))
+        elif isinstance(event, Hello) and event.fresh:
+            there.setdefault(event.process, [max(version, newest[fragment])
+                                             for fragment, version in enumerate(event.versions)])
+    return there

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
+from diloco_chaos.chaos.checks.diloco.testimony import miscounted, slow_clock
 from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
@@ -106,7 +107,8 @@ def processed_correct(history: History) -> Finding:
 
     A step has the tokens that the plan says. The syncer has counted what was merged, and what those have made whose
     connection stands and is left alone; it has counted nothing that no learner made; and training is over when the
-    budget is spent, not before.
+    budget is spent, not before. What it says to be in the model was merged, and while no node is hit its global clock
+    goes ahead with the steps of the learner that drives it.
     """
     rules, merges = rules_of(history), history.merges
     need(history.steps and merges, "there are no steps or no merges on the tape")
@@ -123,6 +125,7 @@ def processed_correct(history: History) -> Finding:
 
     def words(at: int, more: str) -> Line:
         return line("at ", moments[at], f" {said[at]:,.0f} tokens were counted{more}")
+    told = [*miscounted(history), *slow_clock(history)]
     wrong = _not_the_plans(history)
     wrong += [words(at, f", and all together had made {most[at]:,.0f}") for at in _where(~(said <= most))]
     wrong += [words(at, f", and steps of {least[at]:,.0f} were merged") for at in _where(~(said >= least))]
@@ -131,10 +134,11 @@ def processed_correct(history: History) -> Finding:
     behind = [] if wrong else _where(said < heard)
     allowed = history.plan.cluster.heartbeat_timeout
     slow = [words(at, f"; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before") for at in behind]
-    return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ",
-                   f"0{history.clocks.allowed()}", (wrong or slow)[:5],
-                   [Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],
-                   violations(wrong or slow))
+    problems = [*(wrong or slow), *told]
+    return Finding(not problems, f"{len(problems)} of {count} counts differ", f"0{history.clocks.allowed()}",
+                   problems[:5], [] if told else [
+                       Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],
+                   violations(problems))
 
 
 def _not_the_plans(history: History) -> list[Line]:

@@ -9,6 +9,7 @@ from math import inf, isclose
 from typing import TYPE_CHECKING
 
 from diloco_chaos.chaos.checks.base import Finding, Unknown, check, need, rules_of, violations
+from diloco_chaos.chaos.checks.diloco.acknowledged import misinformed
 from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, closing_intervals
 from diloco_chaos.chaos.evidence.history import History
@@ -28,7 +29,8 @@ _SAME = 1e-6
 @check(needs={"fragments"}, unverified="judged")
 def weights_correct(history: History) -> Finding:
     """Counters rebuilt from the learner's own step and received events give the weight that the syncer used; what was
-    merged is what the learner says it sent, with the outer step that the plan has at that count of tokens."""
+    merged is what the learner says it sent, with the outer step that the plan has at that count of tokens; and it is
+    told of what was merged, and of nothing else."""
     need(history.merges, "there are no merges")
     rules, parts = rules_of(history), history.parts
     wrong = [(int(place), 0, words) for place, merge in enumerate(history.merges)
@@ -46,7 +48,8 @@ def weights_correct(history: History) -> Finding:
             wrong += [(int(parts.merge[row]), 1 + int(row), words) for row, words in judgement.wrong(rows)]
     unknown = [f"{number} of {node} can't be judged: its machine was lost before it had told them"
              for node, number in lost.items() if number]
-    problems = [*(problem for _, _, problem in sorted(wrong)), *_beyond(history.tape, rules.most_steps)]
+    problems = [*(problem for _, _, problem in sorted(wrong)), *_beyond(history.tape, rules.most_steps),
+                *misinformed(history)]
     return Finding(not problems, f"{len(problems)} of {judged} weights differ", "0", (problems or unknown)[:5],
                    figures=violations(problems))
 

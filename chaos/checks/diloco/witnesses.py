@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
@@ -13,7 +14,17 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import COORDINATOR
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.events import Hello, Lost, Merge, OuterGradient, Received, Resumed, Skipped, Step
+from diloco_chaos.harness.record.tape.events import (
+    Hello,
+    Lost,
+    Merge,
+    OuterGradient,
+    Received,
+    Refused,
+    Resumed,
+    Skipped,
+    Step,
+)
 
 _WEIGHT, _OUTLIER = 0.1, 4.0
 """The syncer's moving average of step times (docs/protocol.md): the weight of a sample, and how many times the average
@@ -35,10 +46,24 @@ class Witnesses:
         self._history, self._slack = history, history.clocks.tolerance + WRITTEN_S
         self._quiet = Availability(history).quiet
         self._answered = {(event.node, event.inc, event.round): event.t for event in history.tape.of(OuterGradient)}
+        self._answers: dict[tuple[str, int], float] = {}
+        """(learner, round) -> when it had first computed an answer, whichever process of it."""
+        for (node, _, round_), t in self._answered.items():
+            self._answers[node, round_] = min(t, self._answers.get((node, round_), t))
+        self._refused = {(event.learner, event.round) for event in history.tape.of(Refused, node=COORDINATOR)
+                         if event.reason != "late"}
+        self._lost: dict[str, list[float]] = defaultdict(list)
+        for gone in history.tape.of(Lost, node=COORDINATOR):
+            self._lost[gone.learner].append(gone.t)
         self._received: dict[tuple[int, int], float] = {}
+        closed = {(merge.fragment, merge.version): merge.closed for merge in history.merges}
+        self._slowest: list[tuple[float, float]] = []
+        """(when, the longest that any receipt so far came after the close of its round), in seconds, in order."""
         for event in history.tape.of(Received):
             place = event.fragment, event.version
             self._received[place] = min(event.t, self._received.get(place, event.t))
+            took = event.t - closed.get(place, event.t)
+            self._slowest.append((event.t, max(took, self._slowest[-1][1] if self._slowest else 0.0)))
         self._averages = {name: _Averages(history, name) for name in history.plan.cluster.names}
         self._late: list[Merge] = []
         self._judged = 0
@@ -51,6 +76,8 @@ class Witnesses:
             if sent is not None and not part.arrived >= sent - self._slack:
                 problems.append(f"{part.learner}'s contribution is said to have arrived "
                                 f"{show_seconds(sent - part.arrived)} before {part.learner} had computed it")
+            if sent is not None and not merge.opened <= sent + self._slack:
+                problems.append(f"opened {show_seconds(merge.opened - sent)} after {part.learner} had answered")
         received = self._received.get((merge.fragment, merge.version))
         if received is not None and not merge.closed <= received + self._slack:
             problems.append(f"closed {show_seconds(merge.closed - received)} after it had been received")
@@ -59,7 +86,18 @@ class Witnesses:
             if not merge.t - merge.closed <= _COMMIT_S:
                 self._late.append(merge)
             problems += self._step_time(merge)
+            problems += self._sync_time(merge)
+            problems += [f"{name} is said to have declined, and it answered"
+                         for name in sorted(self.not_declined(merge)) if name not in merge.asked]
         return problems
+
+    def not_declined(self, merge: Merge) -> set[str]:
+        """Return who is said to have declined, and had an answer by its own tape that the syncer did not refuse, on a
+        connection that stood."""
+        merged = {part.learner for part in merge.contributions}
+        return {name for name in merge.declined if name not in merged and (name, merge.round) in self._answers
+                and (name, merge.round) not in self._refused
+                and not any(merge.opened <= t <= merge.t for t in self._lost[name])}
 
     def dated_back(self) -> list[Line]:
         """Say how often a merge that nothing had hit was written down long after it is said to have been closed; a slow
@@ -82,6 +120,15 @@ class Witnesses:
             return []
         return [f"its grace window was computed from steps of {show_seconds(merge.step_time)}, and the median "
                 f"learner's took {show_seconds(least)} to {show_seconds(most)}"]
+
+    def _sync_time(self, merge: Merge) -> list[str]:
+        """No average of the times that broadcasts took is longer than the longest of them, and what told of it may have
+        waited for a step."""
+        place = bisect_left(self._slowest, (merge.quorum_at,)) - 1
+        longest = (self._slowest[place][1] if place >= 0 else 0.0) + merge.step_time + self._slack
+        return [] if merge.sync_time <= longest else [
+            f"its grace window was computed from a broadcast that takes {show_seconds(merge.sync_time)}, and none took "
+            f"longer than {show_seconds(longest)}"]
 
 
 class _Averages:

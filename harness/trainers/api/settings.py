@@ -99,6 +99,10 @@ class FragmentRules:
     """Worker -> tokens of one of its steps; of one that is missing here its own word counts."""
     most_steps: float = math.inf
     """Steps on a version of a fragment with which a worker stands still until the next one is merged."""
+    steps_behind: int = 0
+    """Steps by which the place of a worker on the global clock may be behind it."""
+    sizes: Sequence[int] = ()
+    """Values of each fragment; empty: not known."""
 
 
 @dataclass(frozen=True)

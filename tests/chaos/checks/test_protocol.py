@@ -221,6 +221,30 @@ def test_a_version_that_the_syncer_never_recorded_is_unknown(calm):
     assert verdict.evidence == [f"fragment {merge.fragment} version {merge.version} is not on the syncer's tape"]
 
 
+def test_a_content_that_the_syncer_has_under_another_number_is_named(calm):
+    # Everywhere alike: the syncer's tape agrees with itself.
+    def higher(versions):
+        return [version + 1 for version in versions]
+    story = calm.forged("merge", version=lambda version: version + 1).forged("initial", versions=higher).forged(
+        "hello", versions=higher)
+    verdict = story.verdict("replica_consistency")
+    assert verdict.verdict == "failed"
+    assert "version 0" in verdict.evidence[0]
+    assert "the syncer tells of it as fragment" in verdict.evidence[0]
+
+
+def test_a_hello_that_says_less_than_the_merges_before_it_excuses_nobody(storm):
+    hello = storm.one("hello", learner="learner-1", incarnation=1)
+    mine = [event for event in storm.all("received", "learner-1") if event.inc == 1]
+    first = next(event for event in mine if event.fragment == 0)
+    older = storm.one("merge", fragment=0, version=first.version - 1)
+    story = storm.forged(hello, versions=lambda versions: [0] * len(versions)).forged(
+        first, version=older.version, digest=older.digest)
+    verdict = story.verdict("replica_consistency")
+    assert verdict.verdict == "failed"
+    assert "learner-1.1 began with version" in verdict.evidence[0]
+
+
 # -- weights_correct -----------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("field", "change"), [("weight", 1.01), ("steps", 2), ("tokens", 0.5)])
@@ -302,6 +326,20 @@ def test_no_round_after_a_syncers_restart_is_taken_for_one_before_it(reborn):
     assert len(set(rounds)) == len(rounds)
     late = next(merge for merge in reborn.all("merge") if merge.inc == 1)
     assert reborn.part(late, steps=1).verdict("weights_correct").verdict == "failed"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_learner_that_hears_another_word_of_its_answer_than_the_merges_is_named(storm, told):
+    receipt = next(event for event in storm.all("received") if event.arrived is not told and event.version > 1)
+    verdict = storm.forged(receipt, arrived=told).verdict("weights_correct")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith(f"{receipt.node}.{receipt.inc} was told with version {receipt.version} of "
+                                          f"fragment {receipt.fragment} that its answer is {'' if told else 'not '}in")
+
+
+def test_a_learner_that_does_not_say_what_it_heard_of_its_answer_proves_nothing(calm):
+    receipt = next(event for event in calm.all("received") if event.arrived)
+    assert calm.forged(receipt, arrived=None).verdict("weights_correct").verdict == "passed"
 
 
 # -- quorum_respected ----------------------------------------------------------------------------------------------
@@ -414,7 +452,41 @@ def test_a_round_may_close_early_when_those_who_are_missing_have_nothing_to_give
     merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
     story = calm.forged(merge, contributions=lambda parts: parts[:3], declined=["learner-4"],
                         closed=max(part.arrived for part in merge.contributions[:3]))
-    assert story.verdict("quorum_respected").verdict == "passed"
+    answer = calm.one("outer_gradient", "learner-4", round=merge.round)
+    assert story.without(answer).verdict("quorum_respected").verdict == "passed"
+    verdict = story.verdict("quorum_respected")
+    assert verdict.verdict == "failed"  # it had answered, by its own tape
+    assert verdict.evidence[0].endswith("closed before the grace window was over, without learner-4")
+
+
+def test_who_is_said_to_have_declined_and_answered_is_named(calm):
+    merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
+    story = calm.forged(merge, contributions=lambda parts: parts[:3], declined=["learner-4"],
+                        asked=lambda asked: asked[:3])
+    verdict = story.verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].endswith("learner-4 is said to have declined, and it answered")
+    refusal = {"learner": "learner-4", "incarnation": 0, "round": merge.round, "fragment": merge.fragment}
+    assert story.said(merge.closed, "syncer", "refused", reason="stale", **refusal).verdict(
+        "quorum_respected").verdict == "passed"
+    assert story.said(merge.closed, "syncer", "refused", reason="late", **refusal).verdict(
+        "quorum_respected").verdict == "failed"
+
+
+def test_a_round_that_was_answered_before_it_was_opened_is_named(calm):
+    merge = calm.all("merge")[20]
+    opened = min(calm.one("outer_gradient", part.learner, round=merge.round).t for part in merge.contributions)
+    late = opened + 0.01 - merge.opened
+    verdict = calm.forged(merge, opened=opened + 0.01, grace=lambda grace: grace + late / 2).verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert any("opened 10 ms after learner-" in words for words in verdict.evidence)
+
+
+def test_a_sync_time_that_no_broadcast_took_is_named(calm):
+    merge = calm.all("merge")[20]
+    verdict = calm.forged(merge, sync_time=5.0, grace=0.0).verdict("quorum_respected")
+    assert verdict.verdict == "failed"
+    assert any("a broadcast that takes 5.0 s" in words for words in verdict.evidence)
 
 
 def test_a_contribution_that_arrived_after_its_round_was_closed_is_named(calm):

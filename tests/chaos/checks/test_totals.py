@@ -50,6 +50,24 @@ def test_a_count_that_leaves_out_a_learner_whose_work_is_not_merged_is_found(cal
     assert "who was connected had made" in verdict.evidence[0]
 
 
+def test_tokens_that_are_said_to_be_in_the_model_and_were_not_merged_are_found(calm):
+    # From here on everywhere alike, so that no two merges contradict each other.
+    since = calm.all("merge")[50]
+    more = calm.forged(lambda event: event.event == "merge" and event.t >= since.t, merged=lambda count: count + 500)
+    verdict = more.verdict("processed_correct")
+    assert verdict.verdict == "failed"
+    assert f"at {since.t:.2f} s" in verdict.evidence[0]
+    assert "were said to be in the model" in verdict.evidence[0]
+    # Where a merge is missing, what went into it is not known.
+    assert more.without(calm.all("merge")[10]).verdict("processed_correct").verdict == "passed"
+
+
+def test_a_global_clock_that_is_behind_the_learners_is_found(calm):
+    verdict = calm.forged("merge", step=lambda step: step // 2).verdict("processed_correct")
+    assert verdict.verdict == "failed"
+    assert "the learner that drives it made" in verdict.evidence[0]
+
+
 def test_the_work_of_a_learner_that_is_cut_off_need_not_be_counted_before_it_is_back(storm):
     # learner-4 goes on training for two seconds without a connection (faults f4).
     assert storm.verdict("processed_correct").verdict == "passed"
