@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Observed
+from diloco_chaos.harness.record.tape.events import Corrupted, Disconnected, Hello, Observed
 
 SETTLED_S = 1.0
 """After a node is back, until rounds that were under way meanwhile are over."""
@@ -58,7 +58,7 @@ class Availability:
         for span in self._history.spans:
             if span.injected is not None and span.id != self._but:
                 for node in self._hit(span):
-                    outages[node].append((span.injected, self._returned(span, node)))
+                    outages[node].append((self._hit_at(span, node), self._returned(span, node)))
                     if self._history.plan.cluster.coupling.waits == "group" and not span.planned.fault.stops_target:
                         # a group waits for nodes that are slow or not missed yet
                         outages[self._all].append(outages[node][-1])
@@ -106,6 +106,11 @@ class Availability:
         fault = span.planned.fault
         return [node for node in fault.affected_nodes(self._names) if node in self._names or node == self._all]
 
+    def _hit_at(self, span: Span, node: str) -> float:
+        """Return the time in seconds when a fault hit a node: memory fails before the next inner step, which a learner
+        that waits for others makes much later."""
+        return self._failed.get((span.id, node), span.began)
+
     def _returned(self, span: Span, node: str) -> float:
         """Return the time in seconds when a node had part in a merge again, at the latest when it must have."""
         if span.ended is None:
@@ -113,7 +118,7 @@ class Availability:
         fault, cluster = span.planned.fault, self._history.plan.cluster
         over = self._observed.get(span.id, span.ended) if fault.impersonates else span.ended
         if fault.corrupts_memory:
-            over += NOTICED_STEPS * cluster.step_time_of(node)
+            over = max(over, self._hit_at(span, node)) + NOTICED_STEPS * cluster.step_time_of(node)
         process = fault.stops_target or fault.starts_process()
         latest = over + (self._history.plan.checks.reintegration.within if process else
                          cluster.heartbeat_timeout + RECONNECTED_S)
@@ -124,6 +129,11 @@ class Availability:
         """Return the time in seconds when the harness was done with each fault that takes its time, by the fault's id.
         """
         return {event.fault: event.t for event in self._history.tape.of(Observed, node="harness")}
+
+    @cached_property
+    def _failed(self) -> dict[tuple[str, str], float]:
+        """Return the times in seconds when memory failed, by fault and node."""
+        return {(event.fault, event.node): event.t for event in self._history.tape.of(Corrupted)}
 
     def _first_part(self, node: str, after: float) -> float:
         """Return the time in seconds when a merge was made that this node had part in, of what came later than `after`:
