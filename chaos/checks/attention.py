@@ -44,7 +44,7 @@ def silence_noticed(history: History) -> Finding | None:
 @check(needs={"fragments"}, unverified="judged")
 def nobody_starves(history: History) -> Finding | None:
     """While no node is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
-    start, availability = _all_connected(history), Availability(history)
+    start, availability = _all_connected(history), history.once(Availability)
     rounds = [merge for merge in history.merges
               if merge.opened >= start and availability.quiet(merge.opened, merge.t)]
     if len(rounds) < _LEAST_ROUNDS:

@@ -50,6 +50,7 @@ from diloco_chaos.harness.record.tape.events import (
     Spawn,
 )
 from diloco_chaos.harness.record.tape.series import times, values
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _LEAST_BASELINE_S = 1.0
 _LEAST_MERGES = 8
@@ -116,17 +117,20 @@ def _all_back(history: History, last: float) -> float:
     if not history.plan.checks.excuses_outages:
         return last
     all_workers = set(history.plan.cluster.names) - history.dead_for_good
-    away = [piece.end for piece in Availability(history).pieces(last, history.end)
+    away = [piece.end for piece in history.once(Availability).pieces(last, history.end)
             if not piece.coordinator or len(piece.present) < len(all_workers)]
     return max(away, default=last)
 
 
 def _window_s(history: History) -> float:
-    """Merge rate and contributors are measured over windows of this length: of two seconds, or where merges may be
-    anywhere, so long that they are several in any case."""
-    if not history.plan.checks.excuses_outages:
-        return WINDOW_S
-    longest = history.plan.cluster.longest_gap_s(history.plan.cluster.names)
+    """Merge rate and contributors are measured over windows of this length."""
+    return excused_window_s(history.plan.cluster) if history.plan.checks.excuses_outages else WINDOW_S
+
+
+def excused_window_s(cluster: TrainerSettings) -> float:
+    """Return the seconds of such a window where outages are excused: two, or where merges may be anywhere, so many that
+    they are several in any case."""
+    longest = cluster.longest_gap_s(cluster.names)
     return max(WINDOW_S, _GAPS_OF_A_WINDOW * longest) if math.isfinite(longest) else WINDOW_S
 
 
@@ -135,7 +139,7 @@ def _healing_s(history: History, start: float, end: float) -> float:
     fault."""
     if not history.plan.checks.excuses_outages:
         return history.seconds(start, end)
-    availability, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
+    availability, needed = history.once(Availability), len(set(history.plan.cluster.names) - history.dead_for_good)
     return sum(history.seconds(piece.start, piece.end) for piece in availability.pieces(start, end)
                if piece.coordinator and len(piece.present) >= needed)
 

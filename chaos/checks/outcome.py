@@ -223,7 +223,7 @@ def _left(history: History, start: float) -> float:
     without any, or, where some may be too slow to be merged from, of what it had before the first; without the time in
     which learners were out, and in which nothing could be merged, and the work that was at stake whenever a learner
     was hit."""
-    availability, cluster, wall = Availability(history), history.plan.cluster, history.end - start
+    availability, cluster, wall = history.once(Availability), history.plan.cluster, history.end - start
     out = sum(availability.out_s(learner, start, history.end) for learner in cluster.names)
     out += sum(cluster.at_stake_s(learner) for span in history.spans if span.injected is not None
                for learner in cluster.names if learner in span.planned.fault.affected_nodes(cluster.names)

@@ -89,7 +89,7 @@ def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]
     gaps = history.still(zero(history), history.end, merges)
     need(len(gaps) > _LEAST_GAPS, f"there are no {_made(history)}s after the steady state")
     if history.plan.checks.excuses_outages:
-        availability = Availability(history)
+        availability = history.once(Availability)
         return [_excused(history, bound, availability, *gap) for gap in gaps]
     allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
     starts = _starts(history, bound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,12 @@ class SimulatedRun:
 
     plan: Plan
     history: History
-    judgement: Judgement
     outcome: RunOutcome
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdicts: judging costs half as much as the run, and is done when they are asked for."""
+        return judge(self.history)
 
     @property
     def failed(self) -> list[str]:
@@ -62,7 +66,7 @@ class NullObserver(Observer):
 
 
 def simulate(plan: Plan, parameters: Parameters = USUAL) -> SimulatedRun:
-    """Perform a plan and judge it. The same plan and parameters give the same events in any process.
+    """Perform a plan, to be judged. The same plan and parameters give the same events in any process.
 
     Raises:
         TrainerError: what is trained on can't be used.
@@ -72,7 +76,7 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> SimulatedRun:
     workings = InMemory() if plan.trainer.needs_workings() else None
     done = performed(plan, parameters, workings=workings)
     history = History(plan, done.stage.tape(), done.curve(), references, workings)
-    return SimulatedRun(plan, history, judge(history), done.outcome)
+    return SimulatedRun(plan, history, done.outcome)
 
 
 def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, RunOutcome]:

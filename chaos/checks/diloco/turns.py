@@ -18,7 +18,7 @@ def fragments_in_turn(history: History) -> Finding | None:
     """Every fragment is merged once in H steps of the global clock, to the end of training, while no node is hit."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of(Finished, node=COORDINATOR)[:1] if event.t <= history.end]
-    availability = Availability(history)
+    availability = history.once(Availability)
     longest, judged, wrong = 0, 0, list[tuple[int, Line, Late]]()
     step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):

@@ -44,7 +44,7 @@ class Witnesses:
 
     def __init__(self, history: History) -> None:
         self._history, self._slack = history, history.clocks.tolerance + WRITTEN_S
-        self._quiet = Availability(history).quiet
+        self._quiet = history.once(Availability).quiet
         self._answered = {(event.node, event.inc, event.round): event.t for event in history.tape.of(OuterGradient)}
         self._answers: dict[tuple[str, int], float] = {}
         """(learner, round) -> when it had first computed an answer, whichever process of it."""

@@ -7,6 +7,7 @@ largest absolute value over the largest integer, as the nearest bfloat16: rounde
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -97,7 +98,7 @@ class Codec:
         """
         if not self.lossy:
             return payload
-        sizes = {name: int(np.prod(shapes[name], dtype=np.int64)) for name in sorted(shapes)}
+        sizes = {name: math.prod(shapes[name]) for name in sorted(shapes)}
         if self.precision == "bfloat16":
             codes = _part(payload, _CODES, np.dtype(np.uint16), (sum(sizes.values()),))
             return dict(_tensors(_from_bfloat16(codes), sizes, shapes, 1))
@@ -126,7 +127,9 @@ class Codec:
 def _in_blocks(array: Array) -> Array:
     """(blocks, 64), the last one filled with zeros."""
     flat = array.ravel()
-    return np.pad(flat, (0, -flat.size % BLOCK)).reshape(-1, BLOCK)
+    blocks = np.zeros(-(-flat.size // BLOCK) * BLOCK, flat.dtype)
+    blocks[:flat.size] = flat
+    return blocks.reshape(-1, BLOCK)
 
 
 def _tensors(values: Array, sizes: Mapping[str, int], shapes: Mapping[str, Shape],

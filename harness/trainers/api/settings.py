@@ -186,6 +186,8 @@ class TrainerSettings(BaseModel):
 
     def speed_of(self, learner: str) -> float:
         """Return how many times as quick as its pace this learner is."""
+        if not self.speeds:
+            return 1.0  # as mostly, and it is asked all the time
         return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
 
     def step_time_of(self, learner: str) -> float:
