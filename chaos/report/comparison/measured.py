@@ -92,8 +92,8 @@ def measured(result: Result) -> RunMeasured:
 def way_of(name: str, plan: Plan, runs: Sequence[RunMeasured], says: Sequence[str] = (), *,
            baseline: bool = False) -> WayMeasured:
     """Return a way with its runs. `plan`: of any of them."""
-    return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=_unit(plan), says=list(says),
-                       runs=list(runs), baseline=baseline)
+    return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=unit_of_work(plan),
+                       says=list(says), runs=list(runs), baseline=baseline)
 
 
 def unit_of(figure: str, way: WayMeasured) -> str:
@@ -102,12 +102,14 @@ def unit_of(figure: str, way: WayMeasured) -> str:
     return units.get(figure, "s")
 
 
+def unit_of_work(plan: Plan) -> str:
+    """Return what lost work of a plan's runs is counted in."""
+    return "steps" if plan.cluster.exchanges_fragments else "rounds"
+
+
 def _first(words: str) -> str:
     return shortened(words.partition("\n")[0], _LONGEST)
 
-
-def _unit(plan: Plan) -> str:
-    return "steps" if plan.cluster.exchanges_fragments else "rounds"
 
 
 def _phase(phase: Phase, began: float) -> PhaseMeasured:

@@ -35,9 +35,16 @@ def side_by_side(ways: Sequence[Way], before: WayMeasured | None, share: float, 
     first = ways[0].plans[0]
     told = [way_of(way.name, way.plans[0], measured_runs, differing(first, way.plans[0]))
             for way, measured_runs in zip(ways, found, strict=True)]
-    told = [*([before] if before else []), *told]
+    return held_against(before, told, share, backend.name, missing)
+
+
+def held_against(before: WayMeasured | None, ways: Sequence[WayMeasured], share: float, place: str,
+                 missing: int) -> Comparison:
+    """Return ways that have run beside the first of them; or all beside what was `before`: phases that got slower by
+    more than this share are told. `missing`: how many runs Ctrl-C has kept from running."""
+    told = (*([before] if before else []), *ways)
     pairings = tuple(paired(told))
-    return Comparison(tuple(told), pairings, backend.name, tuple(
+    return Comparison(told, pairings, place, tuple(
         line for pairing in pairings for line in slower(pairing, share)) if before else (),
         f"stopped by Ctrl-C: {missing} runs are missing" if missing else "")
 

@@ -63,9 +63,10 @@ def test_ctrl_c_keeps_what_ran(small, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--with", "quorum=1", "--modes", "diloco"], "--with and --modes: one comparison has ways of one kind"),
     (["--with", "quorum=1", "--baseline", "x"], "--with and --baseline: one comparison has ways of one kind"),
-    (["--baseline", "nowhere"], "--baseline nowhere: no such folder; make one with `diloco-chaos run small"),
+    (["--baseline", "nowhere"], "--baseline nowhere: there is no such folder: make one with `diloco-chaos run "),
     (["--with", "qorum=1"], "no key 'qorum'; did you mean 'quorum'?"),
-    (["--with", "quorum=1", "--slower-by", "much"], "--slower-by: 'much' is not a share: write it like 80%"),
+    (["--with", "quorum=1", "--slower-by", "20%"], "--slower-by: slower than what? Give --baseline, too"),
+    (["--baseline", "x", "--slower-by", "much"], "--slower-by: 'much' is not a share: write it like 80%"),
     (["kill-one"], "small and kill-one can't be compared: they have other faults: ")])
 def test_a_mistake_gets_a_sentence_and_nothing_runs(small, tmp_path, arguments, message):
     done = typed("compare", small, *arguments, "--runs-dir", tmp_path / "runs")
