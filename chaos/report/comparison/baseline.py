@@ -136,7 +136,8 @@ def _of_folder(path: Path, plan: Plan, place: str, make: str) -> tuple[WayMeasur
     elif path.is_dir():
         folders = all_runs(path)
     else:
-        raise BaselineError(f"--baseline {path}: {'no folder' if path.exists() else 'there is no such folder'}: {make}")
+        what = "file" if path.suffix else "folder"
+        raise BaselineError(f"--baseline {path}: there is no such {what}: {make}")
     runs = [(run, run.plan()) for run in map(RunFolder.open, folders)]
     scenarios = sorted({its.scenario for _, its in runs})
     if plan.scenario not in scenarios:

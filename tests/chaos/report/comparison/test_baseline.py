@@ -87,6 +87,8 @@ def test_no_folder_and_one_without_runs_get_a_sentence(tmp_path, plan):
     with pytest.raises(BaselineError, match=re.escape(
             "no such folder: make one with `diloco-chaos run 'my job.yaml' --repeat 5 --on simulated --runs-dir ")):
         baseline_of(tmp_path / "nowhere", plan, "my job.yaml", "simulated", [])
+    with pytest.raises(BaselineError, match=r"no such file: make one with .* --runs-dir baseline`, and"):
+        baseline_of(tmp_path / "compare.json", plan, "job.yaml", "local", [])
     with pytest.raises(BaselineError, match="has no runs, and none of scenario job"):
         baseline_of(tmp_path, plan, "job.yaml", "local", [])
 
