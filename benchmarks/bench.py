@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import (
+    comparing,
     containers,
     fidelity,
     fleet,
@@ -25,8 +26,10 @@ from benchmarks.measure import (
     loss,
     merging,
     overhead,
+    phases,
     preload,
     recovery,
+    reports,
     rivals,
     scratch,
     simulated,
@@ -48,6 +51,10 @@ faults:
   - {{kill: learner-2, at: 11s, restart_after: 1s}}
   - {{kill: learner-3, at: 18s, restart_after: 1s}}
 """
+
+
+_FOLLOWED, _PAIRS = 30, 200
+"""Simulated runs whose recoveries are followed, and pairs of them that are compared."""
 
 
 def say(text: str) -> None:
@@ -99,7 +106,8 @@ def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="kill,leader,recovery,links,containers,overhead,simulated,fidelity,rivals,"
-                                          "wire,merge,scratch,foreign,fleet,start,tests,preload,loss")
+                                          "wire,merge,scratch,foreign,fleet,start,tests,preload,"
+                                          "reports,phases,compare,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs, and pairs of starts")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -124,6 +132,9 @@ def main() -> None:
             "fleet": lambda: fleet.measure(say),
             "overhead": lambda: overhead.measure(runs, say),
             "start": lambda: start.measure(runs, options.pairs, say),
+            "reports": lambda: reports.measure(say),
+            "phases": lambda: phases.measure(_FOLLOWED, say),
+            "compare": lambda: comparing.measure(_PAIRS, say),
             "tests": lambda: tests.measure(say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         names = options.only.split(",")

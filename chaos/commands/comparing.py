@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json, understood
+from diloco_chaos.chaos.commands.baselines import (
+    NOW,
+    BaselineOption,
+    SlowerByOption,
+    beside_baseline,
+    save,
+    share_of,
+)
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.commands.modes import in_modes, one_run_of_each
 from diloco_chaos.chaos.commands.places import backend_of, on_option, takes_place_options
 from diloco_chaos.chaos.commands.running import with_options
@@ -19,10 +27,9 @@ from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.places.registry import DEFAULT, VIRTUAL
 
 if TYPE_CHECKING:
-    from diloco_chaos.chaos.report.comparison.measured import WayMeasured
     from diloco_chaos.chaos.report.comparison.variants import Way
 
-_USUAL_RUNS, _USUAL_SHARE = 5, "20%"
+_USUAL_RUNS = 5
 
 
 @takes_place_options
@@ -36,11 +43,8 @@ def compare(
         "'prepared: quorum=1'. Repeat it for more variants.")] = None,
     modes: Annotated[str | None, typer.Option(help="Modes, as in decoupled,streaming; by default every one that "
                                               "suits the plan.")] = None,
-    baseline: Annotated[Path | None, typer.Option(
-        metavar="RUNS", help="Hold new runs against these: a folder of runs of the scenario, or compare.json of an "
-        "earlier comparison. Exits 1 where a phase of recovery got slower.")] = None,
-    slower_by: Annotated[str, typer.Option(help="With --baseline: how much slower is too slow, beside being more than "
-                                           "the noise.")] = _USUAL_SHARE,
+    baseline: BaselineOption = None,
+    slower_by: SlowerByOption = "",
     repeat: Annotated[int | None, typer.Option(
         min=1, max=100, show_default=f"{_USUAL_RUNS}; 1 of each mode; with --baseline those that it has",
         help="Runs of each way, with as many seeds in a row.")] = None,
@@ -64,9 +68,10 @@ def compare(
     Example: `diloco-chaos compare kill-one --with cluster.quorum=2 --on simulated`
     """
     from diloco_chaos.chaos.report.comparison.perform import side_by_side
-    from diloco_chaos.chaos.report.comparison.saved import document, folder_for, write
+    from diloco_chaos.chaos.report.comparison.saved import document
     from diloco_chaos.chaos.report.comparison.terminal import show
-    share, of_modes = _share(slower_by), _must_agree(scenarios, with_ or [], modes, baseline)
+    from diloco_chaos.chaos.report.comparison.variants import Way
+    share, of_modes = share_of(slower_by, baseline), _must_agree(scenarios, with_ or [], modes, baseline)
     backend = backend_of(on or (VIRTUAL if of_modes else DEFAULT), given)
     console = Console(stderr=as_json)
 
@@ -79,16 +84,15 @@ def compare(
                               console, lambda by_mode, plan: one_run_of_each(by_mode, plan, runs_dir, console, backend,
                                                                              as_json))
     elif baseline is not None:
-        before, ways = _beside_baseline(scenarios[0], baseline, seeds if repeat or seed is not None else [], settled)
+        before, plans = beside_baseline(scenarios[0], baseline, backend.name,
+                                        seeds if repeat or seed is not None else [], settled)
+        ways = [Way(NOW, plans)]
     else:
         ways = _ways(scenarios, with_ or [], seeds, settled)
     _warn(console, [], [way.plans[0] for way in ways])
     comparison = side_by_side(ways, before, share, runs_dir, console, backend)
-    folder = folder_for(out, runs_dir, ways[0].plans[0].scenario)
-    write(folder, comparison)
     print_json(document(comparison)) if as_json else show(comparison, console)
-    console.print(f"saved   {folder}: compare.html, compare.md for a pull request, compare.json for --baseline",
-                  style="dim", markup=False, highlight=False, soft_wrap=True)
+    save(comparison, out, runs_dir, console)
     raise typer.Exit(comparison.exit_code)
 
 
@@ -124,17 +128,6 @@ def _ways_of_modes(scenario: str, modes: str | None, plans: list[Plan], console:
     return [Way(mode, tuple(in_modes(scenario, plan, mode)[0][mode] for plan in plans)) for mode in by_mode]
 
 
-def _beside_baseline(scenario: str, path: Path, seeds: list[int],
-                     settled: Callable[[Plan], Plan]) -> tuple[WayMeasured, list[Way]]:
-    from diloco_chaos.chaos.report.comparison.baseline import baseline_of, must_be_same
-    from diloco_chaos.chaos.report.comparison.variants import Way
-    loaded = load(scenario)[0]
-    with understood(path):
-        before = baseline_of(path, freeze(loaded, 0), seeds)
-    plans = tuple(settled(freeze(loaded, run.seed)) for run in before.runs)
-    must_be_same(path, before, plans)
-    return before, [Way("now", plans)]
-
 
 def _warn(console: Console, lines: list[str], plans: list[Plan]) -> None:
     warnings = [f"warning: {text}" for plan in plans
@@ -142,10 +135,3 @@ def _warn(console: Console, lines: list[str], plans: list[Plan]) -> None:
     for line in [*lines, *dict.fromkeys(warnings)]:
         console.print(line, style="yellow", markup=False)
 
-
-def _share(text: str) -> float:
-    from diloco_chaos.harness.base.units import share
-    try:
-        return float(share(text))
-    except ValueError as error:
-        raise Failure(f"--slower-by: {error}", 2) from error

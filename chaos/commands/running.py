@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from diloco_chaos.chaos.commands.allowing import AllowOption, must_be_allowed
+from diloco_chaos.chaos.commands.baselines import BaselineOption, SlowerByOption, beside_baseline, share_of
 from diloco_chaos.chaos.commands.common import (
     Failure,
     JsonOption,
@@ -18,6 +19,7 @@ from diloco_chaos.chaos.commands.common import (
     understood,
 )
 from diloco_chaos.chaos.commands.places import backend_of, on_option, takes_place_options
+from diloco_chaos.chaos.commands.repeating import repeat_beside, repeat_runs
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
@@ -43,8 +45,11 @@ def run(
                                                "run).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training "
                                              "(0 if not given).")] = None,
-    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with this many seeds in a row, and print the pass "
-                                        "rate.")] = 1,
+    repeat: Annotated[int | None, typer.Option(
+        min=1, max=1000, show_default="1; with --baseline those that it has",
+        help="Run with this many seeds in a row, and print the pass rate.")] = None,
+    baseline: BaselineOption = None,
+    slower_by: SlowerByOption = "",
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     on: Annotated[str, on_option()] = DEFAULT,
     given: Any = None,
@@ -65,32 +70,41 @@ def run(
 ) -> None:
     """Run a scenario and judge it.
 
+    Exit codes: 0 passed, 1 a check failed or --baseline was quicker, 3 inconclusive.
+
     Example: `diloco-chaos run flagship --seed 3`
     """
     from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
-    wanted = _frozen(scenario, plan, seed, repeat)
+    share = share_of(slower_by, baseline)
+    several = baseline is not None or (repeat or 1) > 1
+    if several and retries_inconclusive:
+        why = ("every seed of --baseline runs once" if baseline
+               else "the pass rate of --repeat leaves inconclusive runs out")
+        raise Failure(f"--retries-inconclusive: {why}; give one of the two", 2)
+    wanted = _frozen(scenario, plan, seed, repeat or 1, baseline)
     if plan is not None:
         must_be_allowed(wanted[0], str(plan), allow_commands)
     amount = _amount(evidence)
     backend = backend_of(on, given)
-    frozen = [with_options(each, corpus, deadline, step_time, device, backend.most_load) for each in wanted]
+
+    def settled(each: Plan) -> Plan:
+        return with_options(each, corpus, deadline, step_time, device, backend.most_load)
+    before, frozen = None, tuple(map(settled, wanted)) if baseline is None else ()
+    if baseline is not None:
+        seeds = [each.seed for each in wanted] if repeat or seed is not None else []
+        before, frozen = beside_baseline(scenario, baseline, backend.name, seeds, settled)
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in frozen[0].trainer.idle() + warnings_of(frozen[0].trainer, faults):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
-    if repeat > 1:
-        from diloco_chaos.chaos.report.repeat import repeated
-        from diloco_chaos.chaos.report.repeat import show as show_rate
-        if retries_inconclusive:
-            raise Failure("--retries-inconclusive: the pass rate of --repeat leaves inconclusive runs out; give one of "
-                          "the two", 2)
-        rate = repeated(frozen, runs_dir, console, backend)
-        print_json(rate.document()) if as_json else show_rate(rate, console)
-        raise typer.Exit(rate.exit_code)
+    if before is not None:
+        raise typer.Exit(repeat_beside(before, share, frozen, runs_dir, console, backend, as_json))
+    if several:
+        raise typer.Exit(repeat_runs(frozen, runs_dir, console, backend, as_json))
     with Terminal(console, virtual=bool(backend.virtual)) as terminal:
         result = run_again_if_inconclusive(lambda: kept(run_plan(frozen[0], runs_dir, terminal, backend, amount)),
                                            retries_inconclusive, terminal.say)
@@ -156,7 +170,10 @@ def _print_and_exit(result: Result, console: Console, verbose: bool, as_json: bo
     raise typer.Exit(code)
 
 
-def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> list[Plan]:
+def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int, baseline: Path | None) -> list[Plan]:
+    if plan is not None and baseline is not None:
+        raise Failure("--baseline: a frozen plan is one run, which tells nothing of the noise; name the scenario, as "
+                      "in `diloco-chaos run flagship --repeat 5 --baseline RUNS`", 2)
     if plan is not None and (seed is not None or repeat > 1):
         raise Failure(f"--{'seed' if seed is not None else 'repeat'}: a frozen plan has its seed; run the scenario "
                       f"itself with {'another one' if seed is not None else 'several'}", 2)

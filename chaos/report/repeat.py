@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from diloco_chaos.chaos.report.live import Terminal
 from diloco_chaos.chaos.report.saved import kept, suite_kept
 from diloco_chaos.chaos.report.suite import row_of
 from diloco_chaos.chaos.runner.backends import Backend
-from diloco_chaos.chaos.runner.run import Result, exit_code, run_plan
+from diloco_chaos.chaos.runner.run import INCONCLUSIVE, INTERRUPTED, Result, exit_code, run_plan
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.units import show_seconds
 
@@ -60,8 +60,7 @@ class PassRate:
     @property
     def exit_code(self) -> int:
         """130 if interrupted, 1 if any failed, 3 if any was inconclusive, else 0."""
-        codes = {code for _, code, _, _ in self.runs}
-        return next((code for code in (130, 1, 3) if code in codes), 0)
+        return worst(code for _, code, _, _ in self.runs)
 
     def document(self) -> dict[str, Any]:
         """Return the runs and their pass rate as JSON's types, for programs."""
@@ -75,12 +74,20 @@ class PassRate:
                           for seed, code, run, why in self.runs]}
 
 
-def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: Backend) -> PassRate:
-    """Run them one after the other; Ctrl-C ends it with what there is."""
+def worst(codes: Iterable[int]) -> int:
+    """Return the exit code of several: 130 if any was interrupted, 1 if any failed, 3 if any is open, else 0."""
+    present = set(codes)
+    return next((code for code in (INTERRUPTED, 1, INCONCLUSIVE) if code in present), 0)
+
+
+def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: Backend,
+             hear: Callable[[Result], None] = lambda _: None) -> PassRate:
+    """Run them one after the other; Ctrl-C ends it with what there is. `hear` gets each run when it is over."""
     rate, rows = PassRate(plans[0].scenario), []
     for number, plan in enumerate(plans, 1):
         with Terminal(console, f"{number} of {len(plans)}", bool(backend.virtual)) as terminal:
             result = kept(run_plan(plan, runs_dir, terminal, backend), "unless passed")
+        hear(result)
         rows.append(row_of(result))
         code = exit_code(result)
         bad = [f"{verdict.name} {verdict.verdict}" for verdict in result.judgement.checks

@@ -6,19 +6,21 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder, all_runs
-from diloco_chaos.chaos.report.comparison.measured import RunMeasured, WayMeasured, measured, way_of
+from diloco_chaos.chaos.report.comparison.measured import WayMeasured, measured, unit_of_work, way_of
 from diloco_chaos.chaos.report.comparison.model import Pairing, Row
-from diloco_chaos.chaos.report.comparison.variants import faults_of, hindrance, other_faults
+from diloco_chaos.chaos.report.comparison.variants import faults_of, other_faults
 from diloco_chaos.chaos.report.comparison.words import between, change, value
 from diloco_chaos.chaos.runner.run import judged
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.errors import UserError, first, nearest
 from diloco_chaos.harness.base.units import names
+from diloco_chaos.harness.places.registry import DEFAULT
 
 NAME = "baseline"
 _FILE = "compare.json"
@@ -29,32 +31,41 @@ class BaselineError(UserError):
     """Runs that nothing can be held against."""
 
 
-def baseline_of(path: Path, plan: Plan, seeds: Sequence[int]) -> WayMeasured:
+def baseline_of(path: Path, plan: Plan, typed: str, place: str, seeds: Sequence[int]) -> WayMeasured:
     """Return the runs of a baseline: of compare.json, of a folder that has one, or of a folder of runs.
 
     Args:
         plan: of the scenario that is held against it.
+        typed: the scenario as the user named it.
+        place: where the new runs will be.
         seeds: those that must be there; all that are there, if none are given.
 
     Raises:
-        BaselineError: it can't be read, is of another scenario, or has too few runs.
+        BaselineError: it can't be read, is of other runs than these, or has too few.
     """
-    file = path / _FILE if path.is_dir() else path
-    way = _of_file(file) if file.is_file() else _of_folder(path, plan)
+    file, make = path / _FILE if path.is_dir() else path, _making(path, typed, place)
+    way, its_place = _of_file(file) if file.is_file() else _of_folder(path, plan, place, make)
     if way.scenario != plan.scenario:
-        raise BaselineError(f"--baseline {path} is of scenario {way.scenario}, not of {plan.scenario}: name one that "
-                            f"was made with {plan.scenario}{nearest(way.scenario, [plan.scenario])}")
+        raise BaselineError(f"--baseline {path} is of scenario {way.scenario}, not of {plan.scenario}"
+                            f"{nearest(way.scenario, [plan.scenario])}: {make}")
     if way.trainer != plan.trainer.name:
-        raise BaselineError(f"--baseline {path} was made with trainer {way.trainer}, not with {plan.trainer.name}")
+        raise BaselineError(f"--baseline {path} was made with trainer {way.trainer}, not with {plan.trainer.name}: "
+                            f"{make}")
+    if way.unit != unit_of_work(plan):
+        raise BaselineError(f"--baseline {path} counts lost work in {way.unit}, and {typed} in {unit_of_work(plan)}: "
+                            f"{make}")
+    if its_place not in ("", place):
+        raise BaselineError(f"--baseline {path} was made on {its_place}, and these runs would be on {place}: type "
+                            f"--on {its_place}, or {make}")
     runs = {run.seed: run for run in way.runs}  # the newest of each seed
     if absent := [str(seed) for seed in seeds if seed not in runs]:
         raise BaselineError(f"--baseline {path} has no run of seed {names(absent)}: it has "
                             f"{names(list(map(str, sorted(runs))))}; leave --seed and --repeat out to run those")
     wanted = [runs[seed] for seed in seeds or sorted(runs)]
     if len(wanted) < _LEAST:
-        raise BaselineError(f"--baseline {path} has one run only, which tells nothing of the noise: make one of "
-                            f"several, as in `diloco-chaos run {plan.scenario} --repeat 5 --runs-dir baseline`, and "
-                            f"name its folder")
+        few = "one run only is taken of it" if len(runs) >= _LEAST else "it has one run only"
+        raise BaselineError(f"--baseline {path}: {few}, which tells nothing of the noise: "
+                            f"{'give --repeat 5, or leave it out' if len(runs) >= _LEAST else make}")
     return way.model_copy(update={"name": NAME, "runs": wanted, "baseline": True, "says": []})
 
 
@@ -92,10 +103,20 @@ def _sentence(row: Row, share: float) -> str:
             f"{between(row)}): more than the noise, and more than {share:.0%}")
 
 
-def _of_file(file: Path) -> WayMeasured:
+def _making(path: Path, typed: str, place: str) -> str:
+    """What to type for a baseline that fits, in a folder that is not there yet."""
+    folder = NAME if path.exists() or path.suffix else str(path)
+    on = "" if place == DEFAULT else f" --on {place}"
+    return (f"make one with `diloco-chaos run {quote(typed)} --repeat 5{on} --runs-dir {quote(folder)}`, and name "
+            f"that folder")
+
+
+def _of_file(file: Path) -> tuple[WayMeasured, str]:
+    """The first way of a comparison with runs of its own, and where they were."""
     try:
         content: Any = json.loads(file.read_text())
         ways = [WayMeasured.model_validate(way) for way in content["ways"]]
+        place = str(content["place"])
     except OSError as error:
         raise BaselineError(f"--baseline {file}: can't be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, ValidationError) as error:
@@ -104,36 +125,29 @@ def _of_file(file: Path) -> WayMeasured:
     own = [way for way in ways if not way.baseline and way.runs]
     if not own:
         raise BaselineError(f"--baseline {file}: none of its ways has runs of its own")
-    return own[0]
+    return own[0], place
 
 
-def _of_folder(path: Path, plan: Plan) -> WayMeasured:
+def _of_folder(path: Path, plan: Plan, place: str, make: str) -> tuple[WayMeasured, str]:
+    """The runs of the scenario that a folder has, and where they were; those that the plan can be held against, if
+    there are any."""
     if (path / "plan.json").is_file():
         folders = [path]
     elif path.is_dir():
         folders = all_runs(path)
     else:
-        raise BaselineError(f"--baseline {path}: no such folder; make one with `diloco-chaos run {plan.scenario} "
-                            f"--repeat 5 --runs-dir {path}`")
-    runs = [RunFolder.open(folder) for folder in folders]
-    scenarios = [run.plan().scenario for run in runs]
+        what = "file" if path.suffix else "folder"
+        raise BaselineError(f"--baseline {path}: there is no such {what}: {make}")
+    runs = [(run, run.plan()) for run in map(RunFolder.open, folders)]
+    scenarios = sorted({its.scenario for _, its in runs})
     if plan.scenario not in scenarios:
-        held = names(sorted(set(scenarios))) if scenarios else "no runs"
-        raise BaselineError(f"--baseline {path} has {'runs of ' if scenarios else ''}{held}, and none of scenario "
-                            f"{plan.scenario}: make them with `diloco-chaos run {plan.scenario} --repeat 5 --runs-dir "
-                            f"{path}`")
-    own = [run for run, scenario in zip(runs, scenarios, strict=True) if scenario == plan.scenario and run.over]
+        held = f"runs of {names(scenarios)}" if scenarios else "no runs"
+        raise BaselineError(f"--baseline {path} has {held}, and none of scenario {plan.scenario}: {make}")
+    own = [(run, its) for run, its in runs if its.scenario == plan.scenario and run.over]
     if not own:
-        raise BaselineError(f"--baseline {path}: none of its runs is over")
-    if why := hindrance(plan, _at_seed(plan, own[-1].plan())):
-        raise BaselineError(f"--baseline {path} can't be compared: {why}")
-    return way_of(NAME, own[0].plan(), [_measured(run) for run in own], baseline=True)
-
-
-def _measured(run: RunFolder) -> RunMeasured:
-    return measured(judged(run))
-
-
-def _at_seed(plan: Plan, other: Plan) -> Plan:
-    """The other plan with this one's faults: those are looked at seed by seed."""
-    return other.model_copy(update={"faults": plan.faults})
+        raise BaselineError(f"--baseline {path}: none of its runs of {plan.scenario} is over; wait until they are")
+    alike = [(run, its) for run, its in own
+             if (its.trainer.name, unit_of_work(its), run.place) == (plan.trainer.name, unit_of_work(plan), place)]
+    used = alike or own[-1:]
+    way = way_of(NAME, used[0][1], [measured(judged(run)) for run, _ in used], baseline=True)
+    return way, used[0][0].place

@@ -23,15 +23,17 @@ from diloco_chaos.chaos.report.forms.markdown import escaped
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Return what makes CI fail; then each way beside the first: what it is better in, and all figures."""
-    lines = [f"**✗ {escaped(line)}**\n" for line in (*comparison.slower, *filter(None, [comparison.interrupted]))]
-    for pairing in comparison.pairings:
+    lines = [f"**✗ {escaped(line)}**\n" for line in comparison.alarms]
+    for pairing in comparison.told:
         lines += _lead(pairing, comparison.place)
         names = [escaped(way.name) for way in (pairing.first, pairing.second)]
         lines += [f"| | {names[0]} | {names[1]} | difference | 95% interval | it is |", "|---|--:|--:|--:|--:|---|"]
         lines += [_row(row, pairing) for row in pairing.rows]
         lines.append("")
+    if not comparison.told:
+        return "\n".join(lines)
     lines += ["<details><summary>How to read it</summary>", "", *(f"- {line}" for line in HOW_TO_READ),
-              *(f"- {escaped(line)}" for line in notes(comparison.pairings)), "", "</details>", ""]
+              *(f"- {escaped(line)}" for line in notes(comparison.told)), "", "</details>", ""]
     return "\n".join(lines)
 
 

@@ -13,9 +13,11 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.phases import Phase, recoveries
 from diloco_chaos.chaos.report.comparison.variants import faults_of
 from diloco_chaos.chaos.report.model import WORDS, Word
+from diloco_chaos.chaos.report.story import because
 from diloco_chaos.chaos.runner.run import Result, exit_code, reason
 from diloco_chaos.chaos.scenario.bounds import Goodput
 from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
 
 Ending = Literal["", "never", "untold", "idle"]
@@ -89,11 +91,20 @@ def measured(result: Result) -> RunMeasured:
         checks={verdict.name: verdict.verdict for verdict in result.judgement.checks})
 
 
+def unstarted(result: Result) -> str:
+    """Return what broke in a run that never began to train; empty: it did."""
+    if result.history.zero is not None:
+        return ""
+    said = [text(line, result.history.origin) for verdict in result.judgement.checks if verdict.verdict == "failed"
+            for line in verdict.lines]
+    return _first(said[0] if said else because(result))
+
+
 def way_of(name: str, plan: Plan, runs: Sequence[RunMeasured], says: Sequence[str] = (), *,
            baseline: bool = False) -> WayMeasured:
     """Return a way with its runs. `plan`: of any of them."""
-    return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=_unit(plan), says=list(says),
-                       runs=list(runs), baseline=baseline)
+    return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=unit_of_work(plan),
+                       says=list(says), runs=list(runs), baseline=baseline)
 
 
 def unit_of(figure: str, way: WayMeasured) -> str:
@@ -102,12 +113,13 @@ def unit_of(figure: str, way: WayMeasured) -> str:
     return units.get(figure, "s")
 
 
+def unit_of_work(plan: Plan) -> str:
+    """Return what lost work of a plan's runs is counted in."""
+    return "steps" if plan.cluster.exchanges_fragments else "rounds"
+
+
 def _first(words: str) -> str:
     return shortened(words.partition("\n")[0], _LONGEST)
-
-
-def _unit(plan: Plan) -> str:
-    return "steps" if plan.cluster.exchanges_fragments else "rounds"
 
 
 def _phase(phase: Phase, began: float) -> PhaseMeasured:

@@ -117,12 +117,26 @@ class Comparison:
     """What got slower since the baseline, a sentence each."""
     interrupted: str = ""
     """How many runs are missing; empty: none."""
+    stopped: tuple[str, ...] = ()
+    """What broke, a line for each run, where no run began to train and the others were given up."""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """Return what must be read before any figure."""
+        return (*self.slower, *filter(None, [self.interrupted]), *self.stopped)
+
+    @property
+    def told(self) -> tuple[Pairing, ...]:
+        """Return the pairings of which there is anything to say."""
+        return () if self.stopped else self.pairings
 
     @property
     def exit_code(self) -> int:
         """130 if interrupted, 1 if anything got slower, 3 if there is nothing to compare, else 0."""
         if self.interrupted:
             return INTERRUPTED
+        if self.stopped:
+            return INCONCLUSIVE
         if self.slower:
             return 1
         told = [any(row.difference.estimate for row in pairing.rows) for pairing in self.pairings]
@@ -235,7 +249,8 @@ def _of_verdicts(pairs: Sequence[tuple[RunMeasured, RunMeasured]]) -> list[Row]:
     rows = [_row_of_rates(PASSED, "passed", [held(side, lambda run: run.verdict.lower()) for side in (0, 1)])]
     for name in dict.fromkeys(name for pair in pairs for run in pair for name in run.checks):
         rates = [held(side, lambda run, name=name: run.checks.get(name)) for side in (0, 1)]  # type: ignore[misc]
-        if rates[0] != rates[1] and all(of for _, of in rates):
+        (held_once, of), (held_then, of_then) = rates
+        if held_once * of_then != held_then * of:  # 0 = 0 where one has no run that was judged
             rows.append(_row_of_rates(name, "check", rates))
     return rows
 

@@ -27,9 +27,9 @@ class Drawn:
 def comparison_html(comparison: Comparison) -> str:
     """Return the page."""
     return environment().get_template("compare.html.j2").render(
-        pairings=comparison.pairings, place=comparison.place, ways=comparison.ways, words=words, drawn=drawn,
-        slower=[*comparison.slower, *filter(None, [comparison.interrupted])], wide=_WIDE, light=LIGHT, dark=DARK,
-        notes=words.notes(comparison.pairings))
+        pairings=comparison.told, place=comparison.place, ways=comparison.ways, words=words, drawn=drawn,
+        slower=comparison.alarms, wide=_WIDE, light=LIGHT, dark=DARK,
+        notes=words.notes(comparison.told))
 
 
 def drawn(row: Row) -> Drawn | None:

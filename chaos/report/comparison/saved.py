@@ -27,7 +27,8 @@ class NotWrittenError(UserError):
 def document(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON's types: what is called, every figure, and what each run measured."""
     return {"schema_version": SCHEMA, "scenario": comparison.ways[0].scenario, "place": comparison.place,
-            "exit_code": comparison.exit_code, "interrupted": comparison.interrupted, "slower": comparison.slower,
+            "exit_code": comparison.exit_code, "interrupted": comparison.interrupted,
+            "stopped": comparison.stopped, "slower": comparison.slower,
             "pairs": [{"first": pairing.first.name, "second": pairing.second.name, "seeds": pairing.seeds,
                        "says": asdict(headline(pairing)), "rows": [_row(row) for row in pairing.rows],
                        "not_told": pairing.not_told} for pairing in comparison.pairings],

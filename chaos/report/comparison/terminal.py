@@ -35,12 +35,14 @@ def show(comparison: Comparison, console: Console) -> None:
     width = min(console.width, _WIDEST)
     if comparison.interrupted:
         console.print(comparison.interrupted, style="yellow", highlight=False)
-    for pairing in comparison.pairings:
+    for line in comparison.stopped:
+        console.print(Text(line, "bold red"), soft_wrap=True)
+    for pairing in comparison.told:
         _lead(pairing, comparison.place, console, width)
         console.print(_table(pairing), width=width)
-    for line in HOW_TO_READ:
+    for line in HOW_TO_READ if comparison.told else ():
         console.print(line, style="dim", highlight=False, width=width)
-    for line in notes(comparison.pairings):
+    for line in notes(comparison.told):
         console.print(line, style="yellow", markup=False, highlight=False, width=width)
     for line in comparison.slower:
         console.print(Text(f"✗ {line}", "bold red"), width=width)

@@ -16,7 +16,7 @@ from typing import Any
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from diloco_chaos.harness.base.processes import children, cpu_seconds, file_limits, identity, state
+from diloco_chaos.harness.base.processes import Identity, children, cpu_seconds, family, file_limits, identity, state
 from diloco_chaos.harness.places.compose.compose_file import PERIOD_US
 from diloco_chaos.harness.places.compose.engine import ContainerWatch, EngineError, asked
 from diloco_chaos.harness.places.nodes.duty_cycle import QuotaCycle
@@ -66,6 +66,13 @@ class ContainerProcess(Process):
             below = children(int(self.container.attrs["State"]["Pid"]))
             self._pid = below[0] if below else 0
         return self._pid
+
+    def all_of_it(self) -> list[Identity]:
+        """Return the processes in it as this machine shows them, the node's own first; none where the engine is on
+        another machine, or the container is gone."""
+        if not self._made.done() or self.ended() is not None or not self.pid:
+            return []
+        return [process for pid in family(self.pid) if (process := identity(pid)) is not None]
 
     @property
     def known_pid(self) -> int | None:

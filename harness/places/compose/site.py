@@ -7,14 +7,15 @@ harness reaches it. The run's folder is a named volume at the same path as outsi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from docker.types import Mount
 
-from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.base.processes import TOKEN, Identity
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
 from diloco_chaos.harness.places.catching import Catcher
@@ -39,6 +40,7 @@ from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLink
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
+from diloco_chaos.harness.places.local.stacks.taking import take, write
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
 from diloco_chaos.harness.places.site import Site
@@ -58,6 +60,8 @@ _NOT_LOADED = ("{node}: peers: caught: nothing is caught in its container: its p
                "another image, or leave `peers: caught` out")
 _SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
            "keep containers from it? Let in what comes from Docker's networks, or run with --on local")
+_UNSEEN = ("where it stands is not told: its container's processes can't be looked at in this machine's /proc. Run "
+           "on the engine's own machine, as root or as the user that the container has")
 
 
 class ComposeSite(Site):
@@ -237,6 +241,19 @@ class ComposeSite(Site):
         holds in processes."""
         return [*super().residue(), *self._network.residue(), *self._disks.residue(), *self._preloads.residue(),
                 *self._hangs.residue(), *self._cuda.residue()]
+
+    def dump_stacks(self, nodes: Collection[str]) -> None:
+        """Write them to files in the run's folder, too, of those processes that carry the run's token on this
+        machine."""
+        standing: dict[str, list[Identity]] = {}
+        for node in self.nodes.values():
+            if node.name in nodes and node.alive:
+                with suppress(ClusterError):  # the engine does not answer: then nothing is seen
+                    standing[f"{node.name}.{node.number}"] = []
+                    standing[f"{node.name}.{node.number}"] = node.process.all_of_it()
+        with suppress(OSError):  # what is judged has no need of them
+            write(self._run, take(standing, self._token, unseen=_UNSEEN))
+        super().dump_stacks(nodes)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ _MOST_STRANGERS = 64
 """Connections that have not said hello; then the oldest has to go. All who are on its machine can reach its port."""
 _LAST_WORDS_S, _SPARED_S, _COUNT_S = 1.5, 0.5, 0.5
 """Of the two seconds that a pod has where nothing else was said; of more, all but half a second."""
+_MOST_STACKS, _LONGEST_COMMAND = 16, 160
+"""Processes of a node whose stacks are sent, and characters of their commands."""
 _ZEROS = bytes(1 << 16)
 _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 """What comes of reading something else."""
@@ -367,6 +369,11 @@ class Agent:
                   else resource.prlimit(pid, resource.RLIMIT_FSIZE))
         return {"before": before}, b""
 
+    def do_stacks(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Where it and all that it has started stand in the kernel, in lines: nothing is stopped or changed by that."""
+        first = self._processes.pid(asked["name"])
+        return {"lines": [line for pid in [first, *_below(first)][:_MOST_STACKS] for line in _standing(pid)]}, b""
+
     def do_stat(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """A process' state, as proc(5) names it; in bytes its own memory, and that which its container has and may
         have, files that the kernel keeps included."""
@@ -473,6 +480,18 @@ def _below(root: int) -> list[int]:
                 continue
             parents.setdefault(parent, []).append(int(entry))
     return _walked(root, lambda pid: parents.get(pid, []))
+
+
+def _standing(pid: int) -> list[str]:
+    """Return a process' command and state, and where its main thread waits in the kernel."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ").strip()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        waits = Path(f"/proc/{pid}/wchan").read_text()
+    except (OSError, IndexError):  # it is gone
+        return []
+    return [f"pid {pid}  {command[:_LONGEST_COMMAND]}  ({state})",
+            *([f"  kernel: {waits}"] if waits.strip("0") else [])]
 
 
 def _carrying(entries: set[str]) -> list[int]:

@@ -4,7 +4,7 @@ compared, and everything that is left at the end."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from diloco_chaos.harness.places.commands import Addresses, PlaceCommands
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.clocks import Comparing
+from diloco_chaos.harness.places.remote.connection import AgentError
 from diloco_chaos.harness.places.remote.hosts import Hosts
 from diloco_chaos.harness.places.remote.process import RemoteProcess
 from diloco_chaos.harness.places.remote.watching import Watching
@@ -23,6 +24,11 @@ from diloco_chaos.harness.record.undos import Undo
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, Program, Started
 
 _CLOCKS_S = 2.0
+_STACKS_S = 2.0
+"""The end of a run does not wait longer for all stacks together."""
+_UNHEARD = "where it stands is not told: its agent did not answer in time; its log has what it wrote"
+_NO_FRAMES = ("frames of Python are not told: py-spy would need to trace processes on the node's own machine. "
+              "--on local and --on compose tell them; of the built-in trainer they are at the end of its log")
 
 
 class RemoteRun:
@@ -127,6 +133,22 @@ class RemoteRun:
 
     def _looks(self) -> list[Callable[[], None]]:
         return [host.look for host in self._hosts.all() if host.agent.connected]
+
+    def stacks(self, nodes: Collection[str]) -> dict[str, list[str]]:
+        """Return in lines where the processes of these nodes stand, by name and number, as their agents tell it, within
+        two seconds for all."""
+        until = time.monotonic() + _STACKS_S
+        return {node.process.name: self._stacks(node.process, until - time.monotonic())
+                for node in self._nodes.values() if node.name in nodes and node.alive}
+
+    def _stacks(self, process: RemoteProcess, within: float) -> list[str]:
+        if not process.reachable or within <= 0:
+            return [_UNHEARD]
+        try:
+            lines = process.agent.ask("stacks", within=within, name=process.name)["lines"]
+        except AgentError as error:
+            return [f"where it stands is not told: {error}"]
+        return [_NO_FRAMES, *map(str, lines)]
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

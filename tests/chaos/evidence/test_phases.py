@@ -1,6 +1,8 @@
 """The phases of a recovery, held against the events that end them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diloco_chaos.chaos.evidence.phases import recoveries
 from diloco_chaos.chaos.report.live import NullAudience
@@ -133,6 +135,32 @@ def test_a_line_that_never_comes_is_told(lines, why, ending):
 
 
 KILL = "[{kill: w-1, at: 5s, restart_after: 1s}]"
+MOMENTS = st.integers(0, 100).map(lambda tenths: tenths / 10)
+PROCESSES = st.sampled_from([("w-1", 0), ("w-1", 1), ("w-2", 0)])
+
+
+@st.composite
+def made_up_tapes(draw):
+    """Steps, rounds, starts and lines at any moments, in any order: what a broken job, or a bad clock, may leave."""
+    events = [Step(step=draw(st.integers(0, 40)), tokens=4, began=0.0).stamped(draw(MOMENTS), *process)
+              for process in draw(st.lists(PROCESSES, max_size=30))]
+    events += [an_event(t, "rounds", 0, "merge", {"version": version, "step": version, "contributions": [
+        {"learner": worker, "incarnation": inc, "arrived": max(0.0, t - draw(MOMENTS)), "members": draw(
+            st.integers(1, 2))}]})
+        for version, (t, (worker, inc)) in enumerate(draw(st.lists(st.tuples(MOMENTS, PROCESSES), max_size=30)))]
+    events += [an_event(t, "harness", 0, "spawn", {"target": "w-1", "incarnation": 1})
+               for t in draw(st.lists(MOMENTS, max_size=2))]
+    return events + [an_event(t, node, inc, name, {"line": "no heartbeat"}) for name in ("noticed", "prepared")
+                     for t, (node, inc) in draw(st.lists(st.tuples(MOMENTS, PROCESSES), max_size=3))]
+
+
+@given(made_up_tapes(), st.sampled_from([KILL, "[{pause: w-1, at: 5s, for: 1s}]"]))
+def test_of_any_tape_phases_are_never_negative_and_add_up_to_the_whole(events, faults):
+    history = told_run(events, "", "{}", True, 2, faults=faults, noticed="no heartbeat", ready="no heartbeat")
+    for recovery in recoveries(history):
+        assert all(seconds >= 0 for _, _, seconds in recovery.passed)
+        last = max((end for end in ends(recovery).values() if end is not None), default=recovery.span.began)
+        assert sum(seconds for _, _, seconds in recovery.passed) == pytest.approx(last - recovery.span.began)
 
 
 def of_a_killed_worker(line, **trainer):

@@ -20,13 +20,15 @@ _MOST_PROCESSES, _MOST_DEEP, _LONGEST = 16, 12, 160
 _BY_ROOT = "the kernel's stack is not told: root alone may read /proc/PID/stack"
 
 
-def take(nodes: Mapping[str, Sequence[Identity]], token: str, spy: str | None = None) -> dict[str, list[str]]:
+def take(nodes: Mapping[str, Sequence[Identity]], token: str, spy: str | None = None,
+         unseen: str = "") -> dict[str, list[str]]:
     """Return in lines where the processes of each node stand. Only those that carry the run's token are looked at.
 
     Args:
         nodes: by name and number of incarnation, the first process first.
         token: of the run.
         spy: py-spy; looked for if not given, empty: there is none.
+        unseen: the line of a node of which no process can be looked at; empty: it has none.
     """
     until = time.monotonic() + _WITHIN_S
     program = binary() if spy is None else spy
@@ -36,7 +38,7 @@ def take(nodes: Mapping[str, Sequence[Identity]], token: str, spy: str | None = 
     python = frames(looked_at, until, program) if program else {}
     return {name: [*([] if program else [f"frames of Python are not told: {MISSING}"]),
                    *(line for process in processes for line in _of(process.pid, python.get(process.pid, [])))]
-            for name, processes in ours.items()}
+            if processes or not unseen else [unseen] for name, processes in ours.items()}
 
 
 def write(run: Path, stacks: Mapping[str, Sequence[str]]) -> None:

@@ -1,6 +1,7 @@
 """Runs of before: what got slower since, and what can be no baseline."""
 
 import json
+import re
 
 import pytest
 
@@ -29,7 +30,7 @@ def kept(folder, runs, **more):
     """A comparison's file, whose first way has these runs."""
     comparison = compared(runs, runs)
     content = json.loads(json.dumps(document(comparison)))
-    content["ways"] = [way | {"trainer": "decoupled-diloco"} | more for way in content["ways"]]
+    content["ways"] = [way | {"trainer": "decoupled-diloco", "unit": "steps"} | more for way in content["ways"]]
     (folder / "compare.json").write_text(json.dumps(content))
     return folder
 
@@ -54,21 +55,24 @@ def test_a_phase_that_does_not_end_any_more_has_a_sentence():
 
 def test_a_file_of_an_earlier_comparison_is_a_baseline(tmp_path, plan):
     folder = kept(tmp_path, [run(seed, {"noticed": 1.0}) for seed in (3, 1, 2)])
-    way = baseline_of(folder, plan, [])
+    way = baseline_of(folder, plan, "job.yaml", "local", [])
     assert (way.name, way.baseline, [each.seed for each in way.runs]) == ("baseline", True, [1, 2, 3])
-    assert baseline_of(folder / "compare.json", plan, [1, 3]).runs == [way.runs[0], way.runs[2]]
+    assert baseline_of(folder / "compare.json", plan, "job.yaml", "local", [1, 3]).runs == [way.runs[0], way.runs[2]]
 
 
 @pytest.mark.parametrize(("runs", "more", "seeds", "message"), [
-    ((0, 1), {"scenario": "other"}, [], "is of scenario other, not of job: "),
-    ((0, 1), {"trainer": "commands"}, [], "was made with trainer commands, not with decoupled-diloco"),
-    ((0,), {}, [], "has one run only, which tells nothing of the noise: "),
+    ((0, 1), {"scenario": "other"}, [],
+     "is of scenario other, not of job: make one with `diloco-chaos run job.yaml --repeat 5 "),
+    ((0, 1), {"trainer": "commands"}, [],
+     "was made with trainer commands, not with decoupled-diloco: make one with "),
+    ((0, 1), {"unit": "rounds"}, [], "counts lost work in rounds, and job.yaml in steps: make one with `"),
+    ((0,), {}, [], "has one run only, which tells nothing of the noise: make one with "),
     ((0, 1), {}, [1, 7], "has no run of seed 7: it has 0 and 1; "),
     ((0, 1), {"baseline": True}, [], "none of its ways has runs of its own")])
 def test_what_is_no_baseline_gets_a_sentence(tmp_path, plan, runs, more, seeds, message):
     folder = kept(tmp_path, [run(seed, {}) for seed in runs], **more)
     with pytest.raises(BaselineError) as error:
-        baseline_of(folder, plan, seeds)
+        baseline_of(folder, plan, "job.yaml", "local", seeds)
     assert message in str(error.value)
 
 
@@ -76,19 +80,22 @@ def test_what_is_no_baseline_gets_a_sentence(tmp_path, plan, runs, more, seeds, 
 def test_a_file_that_is_no_comparison_gets_a_sentence(tmp_path, plan, text):
     (tmp_path / "compare.json").write_text(text)
     with pytest.raises(BaselineError, match=r"no comparison .*`diloco-chaos compare` writes one as compare.json"):
-        baseline_of(tmp_path, plan, [])
+        baseline_of(tmp_path, plan, "job.yaml", "local", [])
 
 
 def test_no_folder_and_one_without_runs_get_a_sentence(tmp_path, plan):
-    with pytest.raises(BaselineError, match="no such folder; make one with `diloco-chaos run job --repeat 5"):
-        baseline_of(tmp_path / "nowhere", plan, [])
+    with pytest.raises(BaselineError, match=re.escape(
+            "no such folder: make one with `diloco-chaos run 'my job.yaml' --repeat 5 --on simulated --runs-dir ")):
+        baseline_of(tmp_path / "nowhere", plan, "my job.yaml", "simulated", [])
+    with pytest.raises(BaselineError, match=r"no such file: make one with .* --runs-dir baseline`, and"):
+        baseline_of(tmp_path / "compare.json", plan, "job.yaml", "local", [])
     with pytest.raises(BaselineError, match="has no runs, and none of scenario job"):
-        baseline_of(tmp_path, plan, [])
+        baseline_of(tmp_path, plan, "job.yaml", "local", [])
 
 
 def test_other_faults_than_the_baselines_are_not_compared(tmp_path, plan):
     own = run(0, {}).model_copy(update={"faults": faults_of(plan)})
-    way = baseline_of(kept(tmp_path, [own, own.model_copy(update={"seed": 1})]), plan, [])
+    way = baseline_of(kept(tmp_path, [own, own.model_copy(update={"seed": 1})]), plan, "job.yaml", "local", [])
     must_be_same(tmp_path, way, [plan, plan])
     other = freeze(parse(SCENARIO.replace("at: 2s", "at: 3s")), 0)
     with pytest.raises(BaselineError, match="and seed 0 can't be compared: they have other faults: "):
