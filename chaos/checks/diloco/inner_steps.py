@@ -6,7 +6,7 @@ from diloco_chaos.chaos.checks.base import Finding, check, violations
 from diloco_chaos.chaos.evidence.history import History
 
 
-@check(unverified="judged")
+@check(needs={"tokens"}, unverified="judged")
 def inner_steps_correct(history: History) -> Finding | None:
     """What learners told of a sample of their inner steps, at a few coordinates, is what a reference that shares no
     code with the trainer computes: AdamW's step, with the rate of the event log; its count of steps; moments that are
