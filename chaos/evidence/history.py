@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -83,6 +84,8 @@ class History:
     references: Mapping[str, Reference] = field(default_factory=dict)
     workings: Iterable[Kept] | None = None
     """What nodes computed with; None: nothing was to be kept."""
+    data: Path | None = None
+    """The file that was trained on, where it is known."""
     _derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, derive: Callable[[History], D]) -> D:

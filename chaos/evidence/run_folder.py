@@ -175,6 +175,13 @@ class RunFolder:
         recorded = self.manifest().get("backend")
         return shortened(recorded, _LONGEST_PLACE) if isinstance(recorded, str) else ""
 
+    def corpus(self) -> Path | None:
+        """Return the file that the run was trained on, which the cache has under its digest; None where it is not
+        known. The folder may come from anybody: it decides of no other file."""
+        corpus = self.manifest().get("corpus")
+        digest = str(corpus.get("digest")) if isinstance(corpus, dict) else ""
+        return cache_folder() / "corpora" / f"{digest}.bin" if digest.isalnum() else None
+
     def document(self, name: str) -> dict[str, Any]:
         """Return a JSON file of the folder; empty where it is missing, torn, longer than any that a run leaves, or no
         file: a list of runs, and the report of the next one, read folders that no user has opened."""

@@ -230,7 +230,8 @@ def recorded(folder: RunFolder) -> History:
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
     kept = folder.document(SETTINGS).get("evidence", "off") != "off"
-    return History(plan, tape, curve, references, InFolder(folder.path / WORKINGS) if kept else None)
+    return History(plan, tape, curve, references, InFolder(folder.path / WORKINGS) if kept else None,
+                   folder.corpus())
 
 
 def judged(folder: RunFolder, outcome: RunOutcome | None = None) -> Result:

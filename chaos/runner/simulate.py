@@ -75,7 +75,7 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> SimulatedRun:
         kind: _reference(kind, plan.without_faults(), parameters)[0] for kind in needed(plan)}
     workings = InMemory() if plan.trainer.needs_workings() else None
     done = performed(plan, parameters, workings=workings)
-    history = History(plan, done.stage.tape(), done.curve(), references, workings)
+    history = History(plan, done.stage.tape(), done.curve(), references, workings, data_file(plan))
     return SimulatedRun(plan, history, done.outcome)
 
 

@@ -26,6 +26,7 @@ from diloco_chaos.harness.trainers.api.trainer import (
     OFTEN,
     ROUND_EVENTS,
     SELDOM,
+    InnerSteps,
     Kind,
     Prepared,
     Recorded,
@@ -58,7 +59,8 @@ _OF_GRADIENTS = ("gradients", "broadcasts")
 _BOTH = {"failpoint", "refused", "refused_frame", "not_saved"}
 _SYNCER = {*ROUND_EVENTS["syncer"], *_BOTH, "listening", "repaired", "checkpoint_begun", "checkpoint_complete",
            "checkpoint_incomplete", "refused_checkpoint", "renewed"}
-_LEARNER = {*ROUND_EVENTS["learner"], *_BOTH, "imported", "checkpoint_part", "skipped", "reset", "corrupted"}
+_LEARNER = {*ROUND_EVENTS["learner"], *_BOTH, "imported", "checkpoint_part", "inner_step", "skipped", "reset",
+            "corrupted"}
 _OF_MODES = {"outer_gradient", "received", "grouped", "rolled_back", "replica"}
 _SYNCERS_POINTS = ("merge.before_commit", "checkpoint.before_rename", "checkpoint.between", "commit.before_broadcast")
 _HALF, _DONATE = "upload.half", "donate.half"
@@ -337,6 +339,15 @@ class DecoupledDiLoCo(Trainer):
         if not self.needs_workings():
             return recompute.recomputed(_rules(self.settings), recorded)
         return None if recorded.workings is None else held_against(_rules(self.settings), recorded, recorded.workings)
+
+    def inner_steps(self, recorded: Recorded) -> InnerSteps | None:
+        """Hold what learners told of AdamW's steps against its formulas."""
+        from diloco_chaos.harness.trainer.reference.inner_steps import InnerRules, held_against
+        settings = self.settings
+        peak = settings.synchronous_lr if settings.averages_gradients else settings.lr
+        rules = InnerRules(settings.names, settings.starters, settings.seed, settings.averages_gradients,
+                           _schedule(settings, peak))
+        return held_against(rules, recorded)
 
 
 def _rules(settings: TrainerConfig) -> ReferenceRules:

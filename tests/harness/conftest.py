@@ -46,6 +46,9 @@ class Walker:
             self.values[name] = array + np.float32(lr) * (target - array)
         return 1.0
 
+    def evidence(self):
+        return None
+
 
 @cache
 def _targets(learner, position, count):

@@ -211,6 +211,9 @@ class Toy:
             array -= np.float32(lr) * (array - np.float32(self._target) + np.float32(0.01) * noise)
         return 1 / (1 + position)
 
+    def evidence(self) -> None:
+        return None
+
 
 class Dead:
     """What is left of a process that was killed: timers, and what it was saving, find nobody."""

@@ -300,6 +300,27 @@ class Step(Event):
         return member_name(self.node, self.rank)
 
 
+class InnerStep(Event):
+    """What an inner step of AdamW was computed from, and what came of it, at 8 coordinates of the model that follow
+    from the plan's seed. It is told of few steps: the first of a process, those before and after some of what it
+    received, and the last before it saves its part of a checkpoint.
+    """
+
+    step: int
+    """The process' own count, as in its `step`; where gradients are averaged, the training step."""
+    count: int
+    """AdamW's own count of steps, before it."""
+    counted: int
+    """The same after it."""
+    batch: str
+    """Digest of the batch's bytes: all inputs, then all targets."""
+    values: str
+    """Float32, little endian, in base64, 8 of each: before the step the weights, first and second moments, and the
+    gradient that is not clipped yet; after it the weights, first and second moments."""
+    norm: float | None = None
+    """The gradient's, before it was clipped; missing where it is no number."""
+
+
 class Skipped(Event):
     """A batch came to nothing: it counts for nothing."""
 
@@ -840,8 +861,8 @@ class Machine(Event):
 AnyEvent = (
     Start | Failpoint | FailpointPassed | Noticed | Prepared | StaleRound | Refused | RefusedFrame | PartialFrame | Exit
     | Failed | RefusedCheckpoint | Finished | NotSaved | Warning
-    | Imported | Step | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected | Superseded
-    | Reset | Replica | Corrupted | CheckpointPart
+    | Imported | Step | InnerStep | Skipped | OuterGradient | Upload | Donated | Received | Ready | Disconnected
+    | Superseded | Reset | Replica | Corrupted | CheckpointPart
     | Listening | Initial | Resumed | Repaired | Hello | Recovering | Renewed | Lost | Merge | Steady | Traffic
     | Grouped | RolledBack | CheckpointBegun | CheckpointComplete | CheckpointIncomplete
     | Begin | Planned | Continued | Spawn | FileRead | Sighted | Unsighted | Injecting | Injected | Observed | Healed

@@ -11,6 +11,7 @@ from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
+from diloco_chaos.harness.trainer.model.inner_sample import InnerSample
 from diloco_chaos.harness.trainer.model.replica import Replica, start
 from diloco_chaos.harness.trainer.protocol.messages import (
     MESSAGES,
@@ -41,6 +42,7 @@ class DataParallelWorker:
     def __init__(self, config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> None:
         self.config, self.name, self.incarnation, self._token, self.replica = config, name, incarnation, token, replica
         self.heartbeat_timeout = config.heartbeat_timeout
+        self._sample = InnerSample(replica)
         self.step = 0
         """Training step that its state is at."""
         self.number = 0
@@ -84,8 +86,10 @@ class DataParallelWorker:
             else:
                 self._epoch, self._next = message.epoch, (message, tensors)
         elif isinstance(message, Average) and self._epoch is not None:
+            yield from self._sample.before_receipt()
             self.replica.apply(self._down.unpack(tensors, self._shapes), learning_rate(self.config, self._tokens))
             self.step, self._tokens = message.step + 1, message.tokens
+            yield from self._sample.taken(self.step)
             yield from self._snapshots()
             over, every = self._tokens >= self.config.budget_tokens, self.config.checkpoint_every
             if over or self.step % (every or _DIGEST_EVERY) == 0:
@@ -144,6 +148,7 @@ class DataParallelWorker:
             yield events.Refused(reason=f"told to go on at step {message.step} with the state of {self.step}")
             yield Close(reason="it has another state")
             return
+        self._sample.forget()
         self._epoch, self.step, self._tokens, self._writes = message.epoch, message.step, message.tokens, message.writes
         marks = snapshot_marks(self.config)
         passed = [mark for mark in marks if mark[1] <= self._tokens]

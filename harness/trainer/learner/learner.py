@@ -41,6 +41,7 @@ from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.learner.fragment_view import Held, packed, unpacked
+from diloco_chaos.harness.trainer.model.inner_sample import InnerSample
 from diloco_chaos.harness.trainer.model.replica import Replica
 from diloco_chaos.harness.trainer.protocol.messages import (
     MESSAGES,
@@ -82,6 +83,7 @@ class Learner:
         self.replica = replica
         if incarnation or name not in config.starters:
             replica.load({})  # nothing but fresh moments: those of the warm start are of the time before it
+        self._sample = InnerSample(replica)
         self.table = config.fragment_table()
         self._gradients, self._broadcasts = config.gradient_codec, config.broadcast_codec
         self._per_step, self._blocking = config.tokens_per_step_of(name), config.blocking
@@ -167,6 +169,7 @@ class Learner:
             return
         if math.isfinite(loss):
             yield self._count(loss, began)
+            yield from self._sample.taken(self.step)
         else:
             yield from self._skip(began, now)
         inbox, self._inbox = self._inbox, []
@@ -210,6 +213,7 @@ class Learner:
     def _reset(self, reason: str, now: float) -> Iterable[Effect]:
         """Be as a new process that has still to be told everything, but for its counts."""
         self.replica.load({})
+        self._sample.forget()
         self.held = [Held() for _ in self.table]
         self._started, self._stands, self._skipped = False, False, 0
         yield events.Reset(step=self.step, reason=reason)
@@ -338,6 +342,7 @@ class Learner:
         """Everything that training goes on from, as of now."""
         tensors, fragments = packed(self.held)
         tensors |= arrays.add_prefix(_REPLICA, self.replica.state())
+        yield from self._sample.tell()
         yield events.CheckpointPart(checkpoint=asked.number, step=self.step)
         yield Save(asked.number, tensors, {
             "incarnation": self.incarnation, "step": self.step, "position": self.position, "tokens": self.tokens,
@@ -367,6 +372,7 @@ class Learner:
         if arrays.digest(tensors) != message.digest or tuple(sorted(tensors)) != fragment.names:
             yield events.Refused(fragment=message.fragment, version=message.version, reason="wrong digest")
             return
+        yield from self._sample.before_receipt()
         carried = 0
         value = current = tensors
         if self.config.on_receipt == "carry" and held.answered is not None and held.base is not None:

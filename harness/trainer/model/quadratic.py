@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from diloco_chaos.harness.base.tensors import Tensors, np
 from diloco_chaos.harness.record.tape.events import MemoryPart
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
-from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
+from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE, StepEvidence
 
 if TYPE_CHECKING:  # see harness/base/tensors.py
     from numpy.typing import NDArray
@@ -131,6 +131,10 @@ class Quadratic:
         """The weights; gradient descent has no moments."""
         if part == "weights":
             change(self._values)
+
+    def evidence(self) -> StepEvidence | None:
+        """None: gradient descent keeps nothing, and every step of it can be computed again from the event log."""
+        return None
 
     def held_out_loss(self) -> float:
         """The loss itself."""

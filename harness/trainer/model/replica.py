@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from diloco_chaos.harness.base.tensors import Array, Tensors
@@ -29,6 +30,19 @@ def begun(start: Tensors) -> Tensors:
 def start(state: Tensors) -> Tensors:
     """The inverse of `begun`."""
     return {name.removeprefix(VALUE): array for name, array in state.items()}
+
+
+@dataclass(frozen=True)
+class StepEvidence:
+    """What an inner step was computed from and what came of it: see the event `inner_step`."""
+
+    count: int
+    counted: int
+    batch: str
+    norm: float
+    values: Array
+    """Float32, [7, coordinates]: weights, first and second moments and gradient before it; weights, first and second
+    moments after it."""
 
 
 class Replica(Protocol):
@@ -66,6 +80,11 @@ class Replica(Protocol):
 
     def damage(self, part: MemoryPart, change: Callable[[Array], None]) -> None:
         """Let `change` alter the weights, or the inner optimizer's moments, as one flat array."""
+        ...
+
+    def evidence(self) -> StepEvidence | None:
+        """Return what the newest step was computed from and came to; None where none was taken, or where the inner
+        optimizer keeps nothing from step to step."""
         ...
 
     def held_out_loss(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from diloco_chaos.harness.base.tensors import Array, Tensors
 from diloco_chaos.harness.trainer.model.experts import BALANCE, feed_forward, mixture
-from diloco_chaos.harness.trainer.model.replica import GRADIENT, OPTIMIZER, VALUE, begun
+from diloco_chaos.harness.trainer.model.replica import GRADIENT, OPTIMIZER, VALUE, StepEvidence, begun
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.base.device import Device
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _CLIP = 1.0
 _BETAS = (0.9, 0.99)
+_WATCHED = 8
+"""Coordinates of which evidence is kept."""
 
 
 class Transformer:
@@ -29,8 +32,9 @@ class Transformer:
     optimizer's step is one fused call and a fragment is a set of views."""
 
     def __init__(self, spec: ModelSpec, values: Tensors, corpus: Corpus, learner: int, device: Device = "cpu",
-                 autocast: bool = False) -> None:
-        """`values`: a start, of which AdamW's moments may be part; `learner` is the 0-based shard.
+                 autocast: bool = False, seed: int = 0) -> None:
+        """`values`: a start, of which AdamW's moments may be part; `learner` is the 0-based shard. `seed`: decides of
+        which coordinates evidence is kept.
         `autocast`: the forward pass of inner steps is in bfloat16 where torch holds that to be enough; weights,
         gradients, AdamW and held-out losses are in float32 nevertheless."""
         self._spec, self._corpus, self._learner = spec, corpus, learner
@@ -39,6 +43,10 @@ class Transformer:
         size = sum(int(np.prod(shape)) for shape in shapes.values())
         self._flat, self._grad, self._first, self._second = (torch.zeros(size, device=device) for _ in range(4))
         self._count = torch.tensor(0.0, device=device)
+        watched = np.random.default_rng((seed, 3)).choice(size, _WATCHED, replace=False)
+        self._watched = torch.from_numpy(watched).to(device)
+        self._batch: tuple[Windows, Windows] = (np.zeros((0, 0), np.int64),) * 2  # that the gradient is of
+        self._newest: tuple[torch.Tensor, torch.Tensor, float, tuple[Windows, Windows]] | None = None
         self._views: dict[str, torch.Tensor] = {}
         at = 0
         for name, shape in shapes.items():
@@ -105,6 +113,16 @@ class Transformer:
             for tensor, values in zip(hit, np.split(memory, len(hit)), strict=True):
                 tensor.copy_(torch.from_numpy(values))
 
+    def evidence(self) -> StepEvidence | None:
+        """The newest step's, at the coordinates that are watched."""
+        if self._newest is None:
+            return None
+        before, after, norm, windows = self._newest
+        (*known, count), (*made, counted) = (_copied(part) for part in (before, after))
+        batch = hashlib.blake2b(np.stack(windows).astype(np.uint8).tobytes(), digest_size=16).hexdigest()
+        return StepEvidence(int(count), int(counted), batch, norm,
+                            np.reshape(np.asarray([*known, *made], np.float32), (-1, _WATCHED)))
+
     def held_out_loss(self) -> float:
         """Mean loss on the held-out windows, nats per byte."""
         inputs, targets = self._corpus.held_out()
@@ -114,7 +132,7 @@ class Transformer:
         return float(np.mean(losses))
 
     def _backward(self, position: int) -> float:
-        inputs, targets = self._corpus.batch(self._learner, position)
+        self._batch = inputs, targets = self._corpus.batch(self._learner, position)
         self._grad.zero_()
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
             logits, balance = self._forward(self._there(inputs))
@@ -127,12 +145,19 @@ class Transformer:
 
     def _step(self, lr: float, norm: float) -> None:
         """AdamW (betas .9 and .99, no decay), the gradient, of which this is the norm, clipped to norm 1."""
+        before = self._seen(self._flat, self._first, self._second, self._grad)
         if norm > _CLIP:
             self._grad.mul_(_CLIP / norm)
         self._count += 1
         torch._fused_adamw_([self._flat], [self._grad], [self._first], [self._second], [], [self._count],
                             lr=lr, beta1=_BETAS[0], beta2=_BETAS[1], weight_decay=0.0, eps=1e-8, amsgrad=False,
                             maximize=False)
+        self._newest = before, self._seen(self._flat, self._first, self._second), norm, self._batch
+
+    def _seen(self, *tensors: torch.Tensor) -> torch.Tensor:
+        """Copies of these where they are watched, one after the other, and AdamW's count; they stay on the device,
+        which is not waited for."""
+        return torch.cat([*(tensor.detach()[self._watched] for tensor in tensors), self._count.view(1)])
 
     def logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """The forward pass: bytes [batch, context] to logits [batch, context, 256]."""

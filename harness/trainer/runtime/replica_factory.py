@@ -45,7 +45,7 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
     torch.set_num_threads(threads)
     model = config.spec
     corpus = Corpus(corpus_file, model.context, config.learners, config.batches, config.seed, held_out)
-    return lambda index: Transformer(model, initial, corpus, index, config.device, autocast=config.device != "cpu")
+    return lambda index: Transformer(model, initial, corpus, index, config.device, config.device != "cpu", config.seed)
 
 
 def evaluator(model: Replica) -> Callable[[Tensors], float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -116,6 +116,18 @@ class Difference:
         return text(self.what)
 
 
+@dataclass
+class InnerSteps:
+    """The result of computing again the inner steps of which workers told what they were computed from."""
+
+    steps: int = 0
+    processes: int = 0
+    batches: int = 0
+    """Of the steps, how many had their batch read again, from the data itself."""
+    wrong: list[Difference] = field(default_factory=list)
+    """In the order of time."""
+
+
 class ToldLoss(NamedTuple):
     """A point of a loss curve that the event log itself tells."""
 
@@ -159,6 +171,11 @@ class Recorded(Protocol):
     @property
     def workings(self) -> Iterable[Kept] | None:
         """Return what nodes computed with; None: nothing was to be kept."""
+        ...
+
+    @property
+    def data(self) -> Path | None:
+        """Return the file that was trained on, where it is still there, and the same; else None."""
         ...
 
 
@@ -490,6 +507,10 @@ class Trainer(ABC):
     def recomputed(self, recorded: Recorded) -> Replay | None:
         """A recorded run computed again by what shares no code with the trainer; None where there is nothing that can.
         """
+        return None
+
+    def inner_steps(self, recorded: Recorded) -> InnerSteps | None:
+        """The inner steps of which workers told what they were computed from, computed again; None where none did."""
         return None
 
 
