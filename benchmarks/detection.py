@@ -69,7 +69,7 @@ def _first(state: Exploration) -> dict[str, Any]:
 def main() -> int:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--only", default="", help="bugs whose class or name has this in it")
+    parser.add_argument("--only", default="", help="bugs whose class or example, scenario and name have this in them")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--matrix", choices=("built-in", "foreign"), action="append",
                         help="only this one; the other's part of the page stays as it is")

@@ -23,10 +23,11 @@ HEALTHY = ""
 
 
 def planted(only: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield (example, scenario, bug or None for the trainer as it is) of all that have `only` in `EXAMPLE SCENARIO BUG`."""
+    """Yield (example, scenario, bug or None for the trainer as it is) of all that have `only` in these three words."""
     sys.path.insert(0, str(_EXAMPLES))
     for example in _NEEDS:
-        bugs = [bug for bug in importlib.import_module("bed").bugs(_EXAMPLES / example) if only in f"{example} {bug.scenario} {bug}"]
+        every = importlib.import_module("bed").bugs(_EXAMPLES / example)
+        bugs = [bug for bug in every if only in f"{example} {bug.scenario} {bug}"]
         for scenario in dict.fromkeys(bug.scenario for bug in bugs):
             yield example, scenario, None
         yield from ((example, bug.scenario, bug) for bug in bugs)

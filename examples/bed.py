@@ -48,15 +48,13 @@ def bugs(example: Path) -> list[Bug]:
     """Return the bugs of an example's table."""
     table = YAML(typ="safe").load(example / "tests/bugs.yaml")
     return [Bug(row["bug"], tuple(row["checks"]), row["scenario"],
-                tuple(Edit(**edit) for edit in row.get("edits", [])) or _through_planted(example, row["bug"]))
+                tuple(Edit(**edit) for edit in row.get("edits", [])) or (_through_planted(row["bug"]),))
             for row in table]
 
 
-def _through_planted(example: Path, name: str) -> tuple[Edit, ...]:
-    """The edit of the example's own scenario that has `tests/planted.py` run in the trainer's place."""
-    base = "scenarios/base.yaml"
-    [line] = [line for line in (example / base).read_text().splitlines() if line.lstrip().startswith("run:")]
-    return (Edit(base, line, line.replace("train.py", f"tests/planted.py '{name}'")),)
+def _through_planted(name: str) -> Edit:
+    """The edit of an example's own scenario that has `tests/planted.py` run in the trainer's place."""
+    return Edit("scenarios/base.yaml", "train.py {", f"tests/planted.py '{name}' {{")
 
 
 def plant(example: Path, folder: Path, edits: tuple[Edit, ...] = ()) -> Path:

@@ -1,5 +1,5 @@
-"""Each job as it is passes where it is killed, and each of eleven bugs of resumption is found by the check named for
-it. A framework that is not installed is skipped."""
+"""Each job as it is passes where it is killed, and each bug of resumption in its table is found by the check
+named for it. A framework that is not installed is skipped."""
 
 import sys
 from pathlib import Path
