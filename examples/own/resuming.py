@@ -1,4 +1,4 @@
-"""A job of one process that goes on from its newest whole checkpoint, with nothing of diloco-chaos in it.
+"""A job of one process that goes on from its newest whole checkpoint, in numpy, with nothing of diloco-chaos in it.
 
     python resuming.py FOLDER      trains to the end; its checkpoints are in FOLDER
 
@@ -9,6 +9,8 @@ whole is passed over. Where no step is made for long the process ends itself, an
 from __future__ import annotations
 
 import io
+import json
+import math
 import os
 import sys
 import threading
@@ -17,65 +19,65 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+import numpy as np
 
 STEPS, EVERY, STEP_S = 160, 20, 0.04
 PATIENCE_S = 4.0    # no step for so long: it hangs
-SAMPLES, BATCH = 4096, 8
+FEATURES, BATCH, DROPPED = 64, 8, 0.1
 
 
 class Job:
     """All that a step depends on."""
 
     def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, max_lr=1e-2, total_steps=STEPS)
-        self.order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(1))
-        self.made, self.taken = 0, 0    # steps, and batches
+        self.weights = np.zeros(FEATURES)
+        self.velocity = np.zeros(FEATURES)
+        self.random = np.random.default_rng(0)    # for dropout
+        self.made = self.taken = self.scheduled = 0    # steps, batches, and steps of the schedule
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint has."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
-                "schedule": self.schedule.state_dict(), "random": torch.get_rng_state(),
-                "made": self.made, "taken": self.taken}
+        return {"weights": self.weights, "velocity": self.velocity, "made": self.made, "taken": self.taken,
+                "scheduled": self.scheduled, "random": json.dumps(self.random.bit_generator.state)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Be as the job was that saved this."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        torch.set_rng_state(state["random"])
-        self.made = state["made"]
-        self.taken = state["taken"]
+        self.weights = state["weights"]
+        self.velocity = state["velocity"]
+        self.scheduled = int(state["scheduled"])
+        self.random.bit_generator.state = json.loads(str(state["random"]))
+        self.made = int(state["made"])
+        self.taken = int(state["taken"])
 
-    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The next samples: sums of squares to be learned."""
-        first = self.taken * BATCH
-        inputs = torch.stack([torch.randn(16, generator=torch.Generator().manual_seed(int(number)))
-                              for number in self.order[first:first + BATCH]])
+    def batch(self) -> tuple[Any, Any]:
+        """The next samples: sums of numbers that are to be weighed."""
+        inputs = np.random.default_rng(self.taken).normal(size=(BATCH, FEATURES))
         self.taken += 1
-        return inputs, inputs.square().mean(1, keepdim=True)
+        return inputs, inputs @ np.linspace(-1, 1, FEATURES)
+
+    def rate(self) -> float:
+        """The learning rate: a warm-up, and half a cosine."""
+        self.scheduled += 1
+        return 0.02 * min(1.0, self.scheduled / EVERY) * (1 + math.cos(math.pi * self.scheduled / STEPS)) / 2
 
     def step(self) -> None:
-        """Make one."""
+        """Make one, with Nesterov's momentum."""
         inputs, targets = self.batch()
-        loss = nn.functional.mse_loss(self.model(inputs), targets)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.schedule.step()
+        seen = inputs * (self.random.random(FEATURES) > DROPPED)
+        errors = seen @ self.weights - targets
+        loss = np.square(errors).mean()
+        gradient = seen.T @ errors / BATCH
+        self.velocity = 0.5 * self.velocity + gradient
+        self.weights = self.weights - self.rate() * (gradient + 0.5 * self.velocity)
         self.made += 1
-        print(f"step={self.made} loss={loss.item():.9f} batch={self.taken - 1} time={time.time():.3f}", flush=True)
+        print(f"step={self.made} loss={loss:.9f} batch={self.taken - 1} time={time.time():.3f}", flush=True)
 
 
 def save(folder: Path, job: Job) -> None:
     """Have a checkpoint on the disk; none is half there under its own name."""
     content = io.BytesIO()
-    torch.save(job.state(), content)
-    final = folder / f"step-{job.made:04}.pt"
+    np.savez(content, **job.state())
+    final = folder / f"step-{job.made:04}.npz"
     draft = final.with_suffix(".tmp")
     with draft.open("wb") as file:
         file.write(zlib.crc32(content.getvalue()).to_bytes(4, "big") + content.getvalue())
@@ -86,12 +88,12 @@ def save(folder: Path, job: Job) -> None:
 
 def go_on(folder: Path, job: Job) -> None:
     """From the newest checkpoint that is whole, if there is one."""
-    for path in sorted(folder.glob("step-*.pt"), reverse=True):
+    for path in sorted(folder.glob("step-*.npz"), reverse=True):
         read = path.read_bytes()
         if zlib.crc32(read[4:]) != int.from_bytes(read[:4], "big"):
             print(f"{path.name} is not whole")
             continue
-        job.restore(torch.load(io.BytesIO(read[4:])))
+        job.restore(np.load(io.BytesIO(read[4:])))
         print(f"goes on from {path.name}")
         return
 
