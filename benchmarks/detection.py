@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def main() -> int:
         told = foreign.counts(rows)
         print(foreign.table(rows), json.dumps(told), sep="\n")
         holds &= _enough(told["bugs"], told["bugs"] - told["missed"], told["by_the_check_named"])
-    _PAGE.write_text(page(json.loads(_SAVED.read_text()), foreign.saved()))
+    _PAGE.write_text(page(json.loads(_SAVED.read_text()), foreign.saved(), foreign.waiting(foreign.saved())))
     return 0 if holds else 1
 
 
@@ -110,7 +111,7 @@ def _enough(bugs: int, found: int, by_name: int) -> bool:
     return bugs > 0 and found >= _FOUND * bugs and by_name >= _BY_NAME * bugs
 
 
-def page(results: dict[str, Any], foreigners: list[dict[str, Any]]) -> str:
+def page(results: dict[str, Any], foreigners: list[dict[str, Any]], unknown: Sequence[str]) -> str:
     """Return the text of docs/detection.md: the matrix of the built-in trainer, and that of others."""
     seconds = sum(row["seconds"] for row in results["rows"])
     return f"""# Which check finds which bug
@@ -135,7 +136,7 @@ The explorations took
 
 {table(results["rows"])}
 
-{foreign.section(foreigners)}"""
+{foreign.section(foreigners, unknown)}"""
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -97,8 +97,15 @@ def _first_named(row: dict[str, Any]) -> list[str]:
     return sorted(row["failed"], key=lambda check: check not in row["named"])
 
 
-def section(rows: list[dict[str, Any]]) -> str:
-    """Return the part of docs/detection.md that is about trainers that are not ours."""
+def waiting(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the bugs of the tables that were not run yet, as `EXAMPLE: BUG`."""
+    there = {_key(row) for row in rows}
+    return [f"{example}: {bug}" for example, scenario, bug in planted("")
+            if bug and (example, scenario, str(bug)) not in there]
+
+
+def section(rows: list[dict[str, Any]], unknown: Sequence[str]) -> str:
+    """Return the part of docs/detection.md that is about trainers that are not ours. `unknown`: bugs not run yet."""
     told = counts(rows)
     alarms = [f"{row['example']}/{row['scenario']} ({', '.join(row['failed']) or 'inconclusive'})"
               for row in rows if not row["bug"] and row["exit"] != 0]
@@ -114,4 +121,4 @@ another one, and {told["missed"]} by none. Without a bug {passed} of the scenari
 {"; not " + ", ".join(alarms) if alarms else ""}.
 
 {table(rows)}
-"""
+{"".join(chr(10) + f"Not run yet: {', '.join(unknown)}." + chr(10) if unknown else "")}"""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 STEPS, EVERY, STEP_S = 160, 20, 0.04
-PATIENCE_S = 4.0    # no step for so long: it hangs
+PATIENCE_S = 10.0   # no step for so long: it hangs
 FEATURES, BATCH, DROPPED = 64, 8, 0.1
 
 

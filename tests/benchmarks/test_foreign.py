@@ -60,9 +60,9 @@ def test_what_was_found_by_the_check_named_by_another_and_by_none_is_told_apart(
 
 
 def test_a_scenario_that_fails_without_a_bug_is_told():
-    assert "Without a bug 1 of 1 of the scenarios passed." in foreign.section(ROWS)
+    assert "Without a bug 1 of 1 of the scenarios passed." in foreign.section(ROWS, [])
     alarm = row("", [], ["uptime"])
-    assert "0 of 1 of the scenarios passed; not own/kill (uptime)." in foreign.section([alarm, *ROWS[1:]])
+    assert "0 of 1 of the scenarios passed; not own/kill (uptime)." in foreign.section([alarm, *ROWS[1:]], [])
 
 
 def test_the_page_has_both_matrices():
@@ -70,6 +70,13 @@ def test_the_page_has_both_matrices():
            "faults": 0}
     results = {"bugs": 1, "found": 1, "by_the_check_named": 1, "explored": 1, "explored_by_the_check_named": 1,
                "rows": [one]}
-    page = detection.page(results, ROWS)
+    page = detection.page(results, ROWS, ["own: four"])
     assert "| c | b | n | n | n | 1 | 1 | 0 |" in page
     assert "| own | two | kill | a | c |" in page
+    assert page.endswith("\n\nNot run yet: own: four.\n")
+
+
+def test_a_bug_that_no_row_is_about_waits():
+    every = foreign.waiting([])
+    first = next(bug for bug in bed.bugs(EXAMPLES / "own") if f"own: {bug}" in every)
+    assert f"own: {first}" not in foreign.waiting([row(str(first), [], [], scenario=first.scenario)])
