@@ -16,7 +16,7 @@ from typing import Any
 
 _EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 _SAVED = Path(__file__).with_name("detection-foreign.json")
-_NEEDS = {"own": "torch", "torchft": "torchft", "huggingface": "transformers"}
+_NEEDS = {"own": "torch", "huggingface": "transformers"}
 """Example -> the package that it trains with."""
 HEALTHY = ""
 """The name of no bug: the trainer as it is."""
