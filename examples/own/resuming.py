@@ -90,7 +90,7 @@ def go_on(folder: Path, job: Job) -> None:
     """From the newest checkpoint that is whole, if there is one."""
     for path in sorted(folder.glob("step-*.npz"), reverse=True):
         read = path.read_bytes()
-        if zlib.crc32(read[4:]) != int.from_bytes(read[:4], "big"):
+        if len(read) < 4 or zlib.crc32(read[4:]) != int.from_bytes(read[:4], "big"):
             print(f"{path.name} is not whole")
             continue
         job.restore(np.load(io.BytesIO(read[4:])))
