@@ -23,7 +23,7 @@ help:
 	@echo "make test-all  the same with every scenario"
 	@echo "make examples  every scenario of the examples, with the pinned and the newest versions of the frameworks (some hours)"
 	@echo "make league    public fault-tolerant trainers under the same twelve faults, docs/league.md (a day; ONLY=torchrun: a part)"
-	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 20 minutes)"
+	@echo "make detection plant the bugs of tests/mutants and of the examples one by one, print which check finds which (an hour)"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
 	@echo "make docs      write the tables of docs/evidence.md from the events' definitions"
 	@echo "make figures   list the figures that an earlier behaviour of the trainer made, and what measures them again"

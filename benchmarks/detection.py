@@ -1,10 +1,10 @@
-"""Plants every bug of tests/mutants, and looks who finds it: `make detection`.
+"""Plants every bug of tests/mutants and of the examples, and looks who finds it: `make detection`.
 
-Each bug is run twice: in the run that is written beside it, which says which checks see it at all; and by an
-exploration over drawn clusters, which knows nothing of it, until something fails. Progress on standard error; the
-matrix as a table on standard output and in docs/detection.md, and as JSON in `benchmarks/detection.json`. Exits with 1
-where a bar is missed:
-95% found by a failed verdict, 85% by the check that was named beforehand.
+Each bug of tests/mutants is run twice: in the run that is written beside it, which says which checks see it at all;
+and by an exploration over drawn clusters, which knows nothing of it, until something fails. Bugs of trainers that are
+not ours are in `benchmarks/foreign.py`. Progress on standard error; the matrices as tables on standard output and in
+docs/detection.md, and as JSON in `benchmarks/detection.json` and `detection-foreign.json`. Exits with 1 where a bar is
+missed, by either matrix: 95% found by a failed verdict, 85% by the check that was named beforehand.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import foreign
 from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search, explore
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.harness.base.workers import WorkerProcesses
@@ -68,13 +70,29 @@ def _first(state: Exploration) -> dict[str, Any]:
 def main() -> int:
     """The command line; see the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--only", default="", help="bugs whose class or name has this in it")
+    parser.add_argument("--only", default="", help="bugs whose class or example, scenario and name have this in them")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--matrix", choices=("built-in", "foreign"), action="append",
+                        help="only this one; the other's part of the page stays as it is")
     given = parser.parse_args()
+    holds = True
+    if "built-in" in (given.matrix or ["built-in"]):
+        holds &= _built_in(given.only, given.jobs)
+    if "foreign" in (given.matrix or ["foreign"]):
+        rows = foreign.measured(given.only)
+        told = foreign.counts(rows)
+        print(foreign.table(rows), json.dumps(told), sep="\n")
+        holds &= _enough(told["bugs"], told["bugs"] - told["missed"], told["by_the_check_named"])
+    _PAGE.write_text(page(json.loads(_SAVED.read_text()), foreign.saved(), foreign.waiting(foreign.saved())))
+    return 0 if holds else 1
+
+
+def _built_in(only: str, jobs: int) -> bool:
+    """Plant the bugs of the built-in trainer; return whether the bars are kept."""
     rows = []
     for room, mutant in mutants():
-        if given.only in f"{room} {mutant}":
-            rows.append({"class": room, "bug": str(mutant), "named": mutant.check, **hunted(mutant, given.jobs)})
+        if only in f"{room} {mutant}":
+            rows.append({"class": room, "bug": str(mutant), "named": mutant.check, **hunted(mutant, jobs)})
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     detected = [row for row in rows if row["own"] or row["explored"]]
     named = [row for row in rows if row["named"] in (*row["own"], *row["explored"])]
@@ -82,20 +100,29 @@ def main() -> int:
                "explored": sum(bool(row["explored"]) for row in rows),
                "explored_by_the_check_named": sum(row["named"] in row["explored"] for row in rows),
                "by_check": Counter(check for row in rows for check in {*row["own"], *row["explored"]}), "rows": rows}
-    if not given.only:
+    if not only:
         _SAVED.write_text(json.dumps(results, indent=1) + "\n")
-        _PAGE.write_text(page(results))
     print(table(rows))
     print(json.dumps({key: value for key, value in results.items() if key != "rows"}))
-    return 0 if rows and len(detected) >= _FOUND * len(rows) and len(named) >= _BY_NAME * len(rows) else 1
+    return _enough(len(rows), len(detected), len(named))
 
 
-def page(results: dict[str, Any]) -> str:
-    """Return the text of docs/detection.md."""
+def _enough(bugs: int, found: int, by_name: int) -> bool:
+    return bugs > 0 and found >= _FOUND * bugs and by_name >= _BY_NAME * bugs
+
+
+def page(results: dict[str, Any], foreigners: list[dict[str, Any]], unknown: Sequence[str]) -> str:
+    """Return the text of docs/detection.md: the matrix of the built-in trainer, and that of others."""
     seconds = sum(row["seconds"] for row in results["rows"])
     return f"""# Which check finds which bug
 
-Made by `make detection`, which plants the bugs of `tests/mutants/` one by one. Each has the check named beforehand that
+Made by `make detection`, which plants bugs one by one: those of `tests/mutants/` in the built-in trainer, and
+[those of the examples](#in-trainers-that-are-not-ours). `python -m benchmarks.detection --matrix foreign` plants
+only the latter.
+
+## In the built-in trainer
+
+Each has the check named beforehand that
 ought to find it. *Its own run* is the one that is written beside the bug; *explored* is what an exploration of drawn
 clusters and faults finds that knows nothing of the bug, in {_MOST_SCHEDULES} schedules at the most, with the number of
 the first schedule that failed, the seconds that all of it took, and how many faults the smallest schedule has that
@@ -108,7 +135,8 @@ The explorations took
 {seconds / 60:.0f} minutes.
 
 {table(results["rows"])}
-"""
+
+{foreign.section(foreigners, unknown)}"""
 
 
 def table(rows: list[dict[str, Any]]) -> str:

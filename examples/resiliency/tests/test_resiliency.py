@@ -8,14 +8,7 @@ import pytest
 HERE = Path(__file__).parents[1]
 pytest.importorskip("nvidia_resiliency_ext")
 sys.path.insert(0, str(HERE.parent))
-from bed import verdicts  # noqa: E402
-
-BUGS = {
-    "ranks begin anew": "resumed",
-    "optimizer not restored": "rounds_repeat",
-    "one rank has older weights": "rounds_repeat",
-}
-"""Bug -> the check that is named for it."""
+from bed import bugs, verdicts  # noqa: E402
 
 
 def test_it_passes_as_it_is(tmp_path):
@@ -24,7 +17,7 @@ def test_it_passes_as_it_is(tmp_path):
     assert {"rounds_repeat", "resumed"} < found.keys()
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", bugs(HERE), ids=str)
 def test_a_planted_bug_is_found(tmp_path, bug):
-    code, found = verdicts(HERE, tmp_path, bug, "kill-rank")
-    assert (code, found[BUGS[bug]]) == (1, "failed"), found
+    code, found = verdicts(HERE, tmp_path, bug)
+    assert (code, found[bug.checks[0]]) == (1, "failed"), found
