@@ -1,4 +1,4 @@
-"""Plants every bug of the examples' tables (`examples/NAME/tests/bugs.yaml`), and looks who finds it, in real time.
+"""Plants every bug of the examples' tables (`examples/*/tests/bugs.yaml`), and looks who finds it, in real time.
 
 Each scenario in which a bug does harm is also run with the trainer as it is: what fails then is a false alarm.
 """
@@ -112,7 +112,7 @@ def section(rows: list[dict[str, Any]], unknown: Sequence[str]) -> str:
     passed = f"{told['healthy'] - told['false_alarms']} of {told['healthy']}"
     return f"""## In trainers that are not ours
 
-Bugs in the examples' trainers, from the tables `examples/NAME/tests/bugs.yaml`: each replaces some text of the trainer,
+Bugs in the examples' trainers, from the tables `examples/*/tests/bugs.yaml`: each replaces some text of the trainer,
 and names the check that must find it, or several of which one must. Runs are in real time. *Failed* is every check that
 failed, the named one first.
 
