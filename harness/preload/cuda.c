@@ -18,7 +18,6 @@
 #define SUCCESS 0
 #define NOT_READY 600
 #define UNKNOWN 999
-#define LOOK_NS 2000000
 
 #define BIT(call) (1u << (call))
 #define QUERIES (BIT(CUDA_STREAM_QUERY) | BIT(CUDA_EVENT_QUERY))
@@ -99,8 +98,9 @@ static int struck(enum cuda_call call, uint64_t bytes) {
     else if (BIT(call) & QUERIES)
         return NOT_READY;
     else
-        while (__atomic_load_n(&page->cuda.armed, __ATOMIC_ACQUIRE) == armed)
-            rest(LOOK_NS);
+        for (uint64_t look = FIRST_LOOK_NS; __atomic_load_n(&page->cuda.armed, __ATOMIC_ACQUIRE) == armed;
+             look = NEXT_LOOK_NS(look))
+            rest(look);
     return SUCCESS;
 }
 

@@ -27,7 +27,6 @@
 #include "page.h"
 
 #define SIGNAL 61 /* of real time; libraries take theirs from the other end */
-#define LOOK_NS 2000000
 
 static struct page *page;
 static int (*holds_gil)(void);
@@ -39,11 +38,11 @@ static pid_t meant_pid; /* and not one that it has forked since */
 static int held_gil(void) { return holds_gil && holds_gil(); }
 
 static void stand(uint32_t armed, const char *call) {
-    struct timespec look = {.tv_nsec = LOOK_NS};
+    struct timespec look = {.tv_nsec = FIRST_LOOK_NS};
     page->with_gil = held_gil();
     strncpy(page->stood_in, call, CALLED - 1);
     __atomic_store_n(&page->stood, (uint32_t)getpid(), __ATOMIC_RELEASE);
-    while (__atomic_load_n(&page->hang, __ATOMIC_ACQUIRE) == armed)
+    for (; __atomic_load_n(&page->hang, __ATOMIC_ACQUIRE) == armed; look.tv_nsec = NEXT_LOOK_NS(look.tv_nsec))
         nanosleep(&look, NULL);
 }
 

@@ -29,7 +29,6 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-#define LOOK_NS 5000000
 #define PARTS 1024 /* of a call, as many as the kernel takes */
 
 /* The kernel is called at once: the C library's `syscall` would cost a small read 2%. */
@@ -350,8 +349,10 @@ static int struck(uint32_t rules, enum call call, size_t *size, const char *path
             continue;
         case ACTION_HANG:
             hit(rule, call, path, fd);
-            while (__atomic_load_n(&page->active, __ATOMIC_ACQUIRE) & 1u << n && rule->armed == armed)
-                rest(LOOK_NS);
+            for (uint64_t look = FIRST_LOOK_NS;
+                 __atomic_load_n(&page->active, __ATOMIC_ACQUIRE) & 1u << n && rule->armed == armed;
+                 look = NEXT_LOOK_NS(look))
+                rest(look);
         }
     }
     errno = before;

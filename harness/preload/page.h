@@ -17,6 +17,12 @@
 #define CALLED 28
 #define SPARED 4
 
+/* A thread that stands looks now and then whether it is over: soon at first, then ever more seldom. One that
+ * woke often would wait for a processor often, and a stall that our fault made would be told as the machine's doing. */
+#define FIRST_LOOK_NS 2000000u
+#define LAST_LOOK_NS 16000000u
+#define NEXT_LOOK_NS(look) ((look) < LAST_LOOK_NS ? 2 * (look) : (look))
+
 enum call { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_RENAME, CALL_CLOSE, CALL_MMAP, CALLS };
 enum cuda_call {
     CUDA_DEVICE_COUNT, CUDA_SET_DEVICE, CUDA_MALLOC, CUDA_MALLOC_ASYNC, CUDA_LAUNCH_KERNEL, CUDA_LAUNCH_KERNEL_EX,

@@ -121,6 +121,12 @@ def ticks(pid):
         return int(file.read().rpartition(")")[2].split()[11])
 
 
+def wakes(pid):
+    """How often a process' main thread has given its processor back by itself."""
+    with open(f"/proc/{pid}/task/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches"))
+
+
 def lines_until(process, moment):
     """Yield who wrote, and when, until a time has passed for both; a thread that stands writes nothing."""
     last = {}
@@ -142,6 +148,15 @@ def test_the_main_thread_stands_until_it_is_released(library, page, tmp_path, co
         written = [(who, when) for who, when in lines_until(process, over + 0.05) if stood < when < over]
     assert not [who for who, _ in written if who == "main"]
     assert bool([who for who, _ in written if who == "beat"]) is others
+
+
+def test_who_stands_seldom_wakes_and_so_seldom_waits_for_a_processor(library, page, tmp_path):
+    """What its thread waited for a processor would excuse the stall."""
+    with running(library, tmp_path, COMPUTES) as process:
+        stood = stand(page, process, "gil")
+        before = wakes(process.pid)
+        time.sleep(0.5)
+        assert wakes(process.pid) - before < 10 + (time.monotonic() - stood) / 0.016
 
 
 @pytest.mark.parametrize("call", CALLS)
