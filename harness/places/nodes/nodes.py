@@ -219,7 +219,7 @@ class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
 
     def retire(self, node: str) -> None:
         """End it, and all that is to follow it."""
-        self._lemons.pop(node, None)
+        self.mend(node)
         self[node].stay_away()
         self[node].end(signal.SIGKILL, None)
 

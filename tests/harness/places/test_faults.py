@@ -177,6 +177,7 @@ def test_a_node_that_is_replaced_is_started_by_nobody_any_more(ground):
     cluster.spoil("worker", 0.05, 0.05)
     ground.until(lambda: cluster.states()["worker"].incarnation == 2)
     cluster.retire("worker")
+    assert ground.site.nodes["worker"].doomed is None, "who ends it again has one follow"
     ground.until(lambda: cluster.states()["worker"].state == "dead")
     assert ground.site.nodes["worker"].restart_at is None
 
