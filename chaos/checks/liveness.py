@@ -50,7 +50,6 @@ from diloco_chaos.harness.record.tape.events import (
     Spawn,
 )
 from diloco_chaos.harness.record.tape.series import times, values
-from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _LEAST_BASELINE_S = 1.0
 _LEAST_MERGES = 8
@@ -123,14 +122,11 @@ def _all_back(history: History, last: float) -> float:
 
 
 def _window_s(history: History) -> float:
-    """Merge rate and contributors are measured over windows of this length."""
-    return excused_window_s(history.plan.cluster) if history.plan.checks.excuses_outages else WINDOW_S
-
-
-def excused_window_s(cluster: TrainerSettings) -> float:
-    """Return the seconds of such a window where outages are excused: two, or where merges may be anywhere, so many that
-    they are several in any case."""
-    longest = cluster.longest_gap_s(cluster.names)
+    """Merge rate and contributors are measured over windows of this length: of two seconds, or where merges may be
+    anywhere, so long that they are several in any case."""
+    if not history.plan.checks.excuses_outages:
+        return WINDOW_S
+    longest = history.plan.cluster.longest_gap_s(history.plan.cluster.names)
     return max(WINDOW_S, _GAPS_OF_A_WINDOW * longest) if math.isfinite(longest) else WINDOW_S
 
 

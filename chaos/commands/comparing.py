@@ -128,10 +128,8 @@ def _ways_of_modes(scenario: str, modes: str | None, plans: list[Plan], console:
     return [Way(mode, tuple(in_modes(scenario, plan, mode)[0][mode] for plan in plans)) for mode in by_mode]
 
 
-
 def _warn(console: Console, lines: list[str], plans: list[Plan]) -> None:
     warnings = [f"warning: {text}" for plan in plans
                 for text in warnings_of(plan.trainer, [planned.fault for planned in plan.faults])]
     for line in [*lines, *dict.fromkeys(warnings)]:
         console.print(line, style="yellow", markup=False)
-

@@ -31,10 +31,9 @@ from diloco_chaos.harness.record.tape.series import Series, texts
 @check(needs={"replicas"}, unverified="judged")
 def replica_consistency(history: History) -> Finding:
     """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back, and
-    each has one number for all. What
-    the syncer keeps beside a version's value is the same after it was started again, and no learner refuses it twice in
-    a row. Where gradients are averaged: all members of a group hold the same weights and moments at every step of which
-    they tell."""
+    each has one number for all. What the syncer keeps beside a version's value is the same after it was started again,
+    and no learner refuses it twice in a row. Where gradients are averaged: all members of a group hold the same weights
+    and moments at every step of which they tell."""
     return _of_fragments(history) if "fragments" in history.plan.trainer.evidence else _of_groups(history)
 
 

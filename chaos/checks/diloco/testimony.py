@@ -45,7 +45,7 @@ def slow_clock(history: History) -> list[Line]:
 
 def _quiet(history: History, merges: Sequence[Merge]) -> Iterator[tuple[Merge, Merge]]:
     """Yield the first and the last merge of each time in which no node was out."""
-    out = sorted((gone, back + SETTLED_S) for intervals in Availability(history).out.values()
+    out = sorted((gone, back + SETTLED_S) for intervals in history.once(Availability).out.values()
                  for gone, back in intervals)
     times = np.asarray([merge.t for merge in merges], float)
     quiet_since = -np.inf

@@ -243,7 +243,7 @@ def held_against(rules: InnerRules, recorded: Recorded) -> InnerSteps | None:
     result = InnerSteps()
     data = recorded.data
     batches = Batches(data, rules.schedule.batches, rules.schedule.context, rules.seed) if (
-        data is not None and data.is_file() and file_digest(data) == data.stem) else None
+        data is not None and file_digest(data) == data.stem) else None
     rates = _rates(rules, recorded) if rules.averages else {}
     with np.errstate(all="ignore"):  # a log may come from anybody, and say any number
         for (name, incarnation), events in tape.by_process(
