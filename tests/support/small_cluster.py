@@ -13,6 +13,9 @@ faults:
 {faults}
 """
 
+OF_PACE = {"no_global_stall", "self_healing", "reintegration", "blast_radius", "uptime", "goodput"}
+"""Checks that a machine with other things to do may leave without an answer."""
+
 
 def judged(plan, folder, place):
     """The run; once more if the machine had so much else to do that a check could not tell."""

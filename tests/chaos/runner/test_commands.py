@@ -454,10 +454,16 @@ def met(tmp_path, peers="caught"):
 
 
 def test_connections_that_no_command_names_are_caught_also_those_made_while_a_fault_lasts(run_toy, tmp_path):
-    result = run_toy("{latency: worker-2.hub, at: 1s, for: 4s, delay: 80ms}",  # a start may take two seconds of them
-                     "{kill: worker-2, at: 1200ms, restart_after: 100ms}", "{partition: worker-1, at: 7s, for: 1s}",
-                     rounds=320, **met(tmp_path))
-    assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
+    def run():
+        return run_toy("{latency: worker-2.hub, at: 1s, for: 4s, delay: 80ms}",  # a start may take two seconds of them
+                       "{kill: worker-2, at: 1200ms, restart_after: 100ms}", "{partition: worker-1, at: 7s, for: 1s}",
+                       rounds=320, **met(tmp_path))
+
+    result = run()
+    if verdicts(result)["faults_verified"] == "unknown":  # this machine stood still where the probes should have been
+        result = run()
+    assert verdicts(result)["faults_verified"] == "passed", [
+        one.evidence for one in result.judgement.checks if one.name == "faults_verified"]
     assert verdicts(result)["all_undone"] == "passed"
     steady = result.history.tape.of(Steady)[0].t
     rounds = {moment: [later - earlier for earlier, later in pairwise(
