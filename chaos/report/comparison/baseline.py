@@ -62,6 +62,9 @@ def baseline_of(path: Path, plan: Plan, typed: str, place: str, seeds: Sequence[
         raise BaselineError(f"--baseline {path} has no run of seed {names(absent)}: it has "
                             f"{names(list(map(str, sorted(runs))))}; leave --seed and --repeat out to run those")
     wanted = [runs[seed] for seed in seeds or sorted(runs)]
+    if not any(run.trained for run in wanted):
+        raise BaselineError(f"--baseline {path}: none of its runs began to train, so nothing can be slower: seed "
+                            f"{wanted[0].seed}: {wanted[0].why or 'nothing says why'}; {make}")
     if len(wanted) < _LEAST:
         few = "one run only is taken of it" if len(runs) >= _LEAST else "it has one run only"
         raise BaselineError(f"--baseline {path}: {few}, which tells nothing of the noise: "
@@ -119,13 +122,23 @@ def _of_file(file: Path) -> tuple[WayMeasured, str]:
         place = str(content["place"])
     except OSError as error:
         raise BaselineError(f"--baseline {file}: can't be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
-        raise BaselineError(f"--baseline {file}: no comparison ({first(error)}); `diloco-chaos compare` writes one as "
-                            f"{_FILE}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BaselineError(f"--baseline {file}: no comparison: {_unreadable(error)}; `diloco-chaos compare` writes "
+                            f"one as {_FILE}") from error
     own = [way for way in ways if not way.baseline and way.runs]
     if not own:
         raise BaselineError(f"--baseline {file}: none of its ways has runs of its own")
     return own[0], place
+
+
+def _unreadable(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return f"ways: {first(error)}"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text"
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno} is no JSON" if error.doc.strip() else "it is empty"
+    return f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else "its JSON is something else"
 
 
 def _of_folder(path: Path, plan: Plan, place: str, make: str) -> tuple[WayMeasured, str]:

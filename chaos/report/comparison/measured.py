@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,7 +11,7 @@ from diloco_chaos.chaos.checks.base import Unknown
 from diloco_chaos.chaos.checks.outcome import goodput
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.phases import Phase, recoveries
-from diloco_chaos.chaos.report.comparison.variants import faults_of
+from diloco_chaos.chaos.report.comparison.variants import faults_of, settings_of
 from diloco_chaos.chaos.report.model import WORDS, Word
 from diloco_chaos.chaos.report.story import because
 from diloco_chaos.chaos.runner.run import Result, exit_code, reason
@@ -58,6 +58,11 @@ class RunMeasured(_Told):
     """None: not told."""
     checks: dict[str, Literal["passed", "failed", "unknown"]]
 
+    @property
+    def trained(self) -> bool:
+        """Return whether it began to train."""
+        return self.figures.get(STALL) is not None
+
 
 class WayMeasured(_Told):
     """The runs of one way."""
@@ -69,6 +74,8 @@ class WayMeasured(_Told):
     """What its lost work is counted in."""
     says: list[str]
     """In which settings it differs from the first."""
+    settings: dict[str, Any] = {}
+    """As `settings_of` tells them; empty where an earlier version wrote the comparison."""
     runs: list[RunMeasured]
     baseline: bool = False
     """Whether its runs were made before."""
@@ -104,7 +111,7 @@ def way_of(name: str, plan: Plan, runs: Sequence[RunMeasured], says: Sequence[st
            baseline: bool = False) -> WayMeasured:
     """Return a way with its runs. `plan`: of any of them."""
     return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=unit_of_work(plan),
-                       says=list(says), runs=list(runs), baseline=baseline)
+                       says=list(says), settings=settings_of(plan), runs=list(runs), baseline=baseline)
 
 
 def unit_of(figure: str, way: WayMeasured) -> str:

@@ -35,9 +35,7 @@ def side_by_side(ways: Sequence[Way], before: WayMeasured | None, share: float, 
         for plan in way.plans:
             backend.refuse(plan)
     found, missing, stopped = _performed(ways, runs, console, backend)
-    first = ways[0].plans[0]
-    told = [way_of(way.name, way.plans[0], measured_runs, differing(first, way.plans[0]))
-            for way, measured_runs in zip(ways, found, strict=True)]
+    told = [way_of(way.name, way.plans[0], measured_runs) for way, measured_runs in zip(ways, found, strict=True)]
     return held_against(before, told, share, backend.name, missing, stopped)
 
 
@@ -46,7 +44,9 @@ def held_against(before: WayMeasured | None, ways: Sequence[WayMeasured], share:
     """Return ways that have run beside the first of them; or all beside what was `before`: phases that got slower by
     more than this share are told. `missing`: how many runs Ctrl-C has kept from running; `stopped`: what broke where
     no run began to train."""
-    told = (*([before] if before else []), *ways)
+    known = [*([before] if before else []), *ways]
+    first = known[0].settings
+    told = tuple(way.model_copy(update={"says": differing(first, way.settings) if first else []}) for way in known)
     pairings = tuple(paired(told))
     return Comparison(told, pairings, place, tuple(
         line for pairing in pairings for line in slower(pairing, share)) if before else (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,14 +136,17 @@ def other_faults(faults: Sequence[str], others: Sequence[str]) -> str:
     return ""
 
 
-def differing(plan: Plan, other: Plan) -> list[str]:
-    """Return the settings that differ, as `quorum 2 -> 1`, for people."""
-    said = []
-    for part in ("cluster", "checks", "deadline"):
-        one, its = (_flat(each.document().get(part), part) for each in (plan, other))
-        said += [f"{key} {_said(one.get(key))} → {_said(its.get(key))}" for key in one | its
-                 if one.get(key) != its.get(key)]
-    return said
+def settings_of(plan: Plan) -> dict[str, Any]:
+    """Return the settings by which a way may differ from another one, as `cluster.quorum` -> 2."""
+    document = plan.document()
+    return {key: value for part in ("cluster", "checks", "deadline")
+            for key, value in _flat(document.get(part), part).items()}
+
+
+def differing(settings: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """Return the settings that differ, as `cluster.quorum 2 → 1`, for people."""
+    return [f"{key} {_said(settings.get(key))} → {_said(others.get(key))}" for key in {**settings, **others}
+            if settings.get(key) != others.get(key)]
 
 
 def _said(value: Any) -> str:

@@ -6,8 +6,10 @@ import re
 import pytest
 
 from diloco_chaos.chaos.report.comparison.baseline import BaselineError, baseline_of, must_be_same, slower
+from diloco_chaos.chaos.report.comparison.measured import way_of
+from diloco_chaos.chaos.report.comparison.perform import held_against
 from diloco_chaos.chaos.report.comparison.saved import document
-from diloco_chaos.chaos.report.comparison.variants import faults_of
+from diloco_chaos.chaos.report.comparison.variants import faults_of, settings_of
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from two_ways import compared, quick_and_slow, run
@@ -76,11 +78,34 @@ def test_what_is_no_baseline_gets_a_sentence(tmp_path, plan, runs, more, seeds, 
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"ways": 1}', '{"ways": [{}]}', "[]"])
-def test_a_file_that_is_no_comparison_gets_a_sentence(tmp_path, plan, text):
-    (tmp_path / "compare.json").write_text(text)
-    with pytest.raises(BaselineError, match=r"no comparison .*`diloco-chaos compare` writes one as compare.json"):
+@pytest.mark.parametrize(("content", "why"), [
+    (b"", "it is empty"), (b" \n", "it is empty"), (b"{\n ways", "line 2 is no JSON"), (b"\xff\xfe", "it is no text"),
+    (b"{}", "it has no 'ways'"), (b'{"ways": []}', "it has no 'place'"), (b"[]", "its JSON is something else"),
+    (b'{"ways": 1}', "its JSON is something else"), (b'{"ways": [{}]}', "ways: name: Field required")])
+def test_a_file_that_is_no_comparison_gets_a_sentence(tmp_path, plan, content, why):
+    (tmp_path / "compare.json").write_bytes(content)
+    with pytest.raises(BaselineError) as error:
         baseline_of(tmp_path, plan, "job.yaml", "local", [])
+    assert f"no comparison: {why}; `diloco-chaos compare` writes one as compare.json" in str(error.value)
+
+
+def test_runs_that_never_began_to_train_are_no_baseline(tmp_path, plan):
+    dead = [run(seed, {}).model_copy(update={"figures": {"longest stall": None}, "verdict": "FAILED",
+                                             "why": "no_unplanned_exit"}) for seed in range(3)]
+    with pytest.raises(BaselineError, match=r"began to train, .*: seed 0: no_unplanned_exit; make "):
+        baseline_of(kept(tmp_path, dead), plan, "job.yaml", "local", [])
+    one = [*dead, run(3, {})]
+    assert len(baseline_of(kept(tmp_path, one), plan, "job.yaml", "local", []).runs) == 4
+
+
+def test_settings_that_differ_from_the_baselines_are_told(tmp_path, plan):
+    runs = [run(seed, {"noticed": 1.0}) for seed in range(2)]
+    folder = kept(tmp_path, runs, settings=settings_of(plan) | {"cluster.quorum": 2, "deadline": 7})
+    before = baseline_of(folder, plan, "job.yaml", "local", [])
+    comparison = held_against(before, [way_of("now", plan, runs)], 0.2, "local", 0)
+    assert comparison.pairings[0].second.says == ["cluster.quorum 2 → 1", "deadline 7 → 120.0s"]
+    old = baseline_of(kept(tmp_path, runs, settings={}), plan, "job.yaml", "local", [])
+    assert held_against(old, [way_of("now", plan, runs)], 0.2, "local", 0).pairings[0].second.says == []
 
 
 def test_no_folder_and_one_without_runs_get_a_sentence(tmp_path, plan):

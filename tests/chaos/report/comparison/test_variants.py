@@ -2,7 +2,14 @@
 
 import pytest
 
-from diloco_chaos.chaos.report.comparison.variants import VariantError, differing, must_compare, variant, ways_of
+from diloco_chaos.chaos.report.comparison.variants import (
+    VariantError,
+    differing,
+    must_compare,
+    settings_of,
+    variant,
+    ways_of,
+)
 
 SCENARIO = """
 diloco_chaos: 1
@@ -56,7 +63,7 @@ def test_a_variant_is_the_scenario_with_another_setting(small, said):
     must_compare(ways)
     assert [way.name for way in ways] == ["quorum=2", "quorum=1"]
     assert [[plan.cluster.quorum for plan in way.plans] for way in ways] == [[2, 2], [1, 1]]
-    assert differing(ways[0].plans[0], ways[1].plans[0]) == ["cluster.quorum 2 → 1"]
+    assert differing(*(settings_of(way.plans[0]) for way in ways)) == ["cluster.quorum 2 → 1"]
 
 
 def test_what_a_command_gets_is_text_and_a_list_is_counted_from_1(own, small):
