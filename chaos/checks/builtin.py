@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diloco_chaos.chaos.checks.attention import nobody_starves, silence_noticed
 from diloco_chaos.chaos.checks.diloco.arithmetic import arithmetic_correct
+from diloco_chaos.chaos.checks.diloco.donors import recovered_from_peers
 from diloco_chaos.chaos.checks.diloco.inner_steps import inner_steps_correct
 from diloco_chaos.chaos.checks.diloco.protocol import (
     exactly_once,
@@ -41,5 +42,5 @@ CHECKS = (no_global_stall, self_healing, reintegration, noticed_within, recovere
           same_as_uninterrupted, samples_once, rounds_never_go_back, resumed, none_left_out, round_quorum,
           exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
           arithmetic_correct, inner_steps_correct, quorum_respected, staleness_bounded, fragments_in_turn,
-          nobody_starves, silence_noticed, end_correct, no_unplanned_exit, restarts, left_behind, faults_verified,
-          all_undone)
+          nobody_starves, silence_noticed, recovered_from_peers, end_correct, no_unplanned_exit, restarts, left_behind,
+          faults_verified, all_undone)

@@ -232,9 +232,9 @@ def _foreign(named: tuple[str, Any]) -> Any:
 class Bounds(_Bound):
     """The bounds of every check that has one to set. Checks that have none always run: staleness_bounded,
     quorum_respected, exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
-    arithmetic_correct, inner_steps_correct, fragments_in_turn, nobody_starves, silence_noticed, end_correct,
-    no_unplanned_exit, left_behind (where a node says so), faults_verified, all_undone. A check of another package runs
-    where it is named here, and its bound is what the package says."""
+    arithmetic_correct, inner_steps_correct, fragments_in_turn, nobody_starves, silence_noticed, recovered_from_peers,
+    end_correct, no_unplanned_exit, left_behind (where a node says so), faults_verified, all_undone. A check of another
+    package runs where it is named here, and its bound is what the package says."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Annotated[Any, BeforeValidator(_foreign)]]

@@ -250,7 +250,8 @@ class DecoupledDiLoCo(Trainer):
                              {name: batch * schedule.context
                               for name, batch in zip(settings.names, schedule.batches, strict=True)},
                              settings.exchange.patience, settings.steps_behind,
-                             [fragment.size for fragment in settings.fragment_table()])
+                             [fragment.size for fragment in settings.fragment_table()],
+                             settings.recovery == "peer")
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.coordinator import rounds, syncer
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
+from diloco_chaos.harness.trainer.coordinator.peer_recovery import Recoveries
 from diloco_chaos.harness.trainer.coordinator.rounds import Round
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
@@ -252,6 +253,15 @@ def a_donor_gives_what_it_trains(patch):
     patch.setattr(Learner, "_donate", own)
 
 
+def never_donates(patch):
+    """The silence of who waits for it ends that, and then the syncer gives."""
+    patch.setattr(Learner, "_donate", lambda self, asked: iter(()))
+
+
+def brings_everybody_up_to_date_itself(patch):
+    patch.setattr(Recoveries, "begin", lambda self, peer, versions, now: iter(()))
+
+
 # -- the syncer ----------------------------------------------------------------------------------------------------
 
 def one_death_ends_the_syncers_rounds(patch):
@@ -442,6 +452,8 @@ MUTANTS = [
     Mutant(the_new_are_given_what_was_before, "replica_consistency", [KILL], LONG),
     Mutant(the_new_are_given_what_was_before_and_hello_says_so, "replica_consistency", [KILL], LONG),
     Mutant(a_donor_gives_what_it_trains, "replica_consistency", [KILL], {**LONG, **PEER}),
+    Mutant(never_donates, "recovered_from_peers", [KILL], {**LONG, **PEER}),
+    Mutant(brings_everybody_up_to_date_itself, "recovered_from_peers", [KILL], {**LONG, **PEER}),
     Mutant(one_death_ends_the_syncers_rounds, "goodput", [KILL], LONG),
     Mutant(silence_is_not_noticed, "silence_noticed", [ONE_WAY], {**LONG, "heartbeat_timeout": "1s"}),
     Mutant(nothing_is_committed, "replica_consistency", [COORDINATOR], LONG),

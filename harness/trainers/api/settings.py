@@ -103,6 +103,8 @@ class FragmentRules:
     """Steps by which the place of a worker on the global clock may be behind it."""
     sizes: Sequence[int] = ()
     """Values of each fragment; empty: not known."""
+    from_peers: bool = False
+    """Whether a worker that has nothing is brought up to date by another one, and not by the coordinator."""
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from forged_runs import ALWAYS
 OTHERS = {"arithmetic_correct", "silence_noticed", "noticed_within", "recovered_within", "rounds_never_go_back",
           "resumed", "round_quorum", "restarts", "none_left_out", "losses_are_numbers", "members_agree",
           "rounds_repeat", "samples_once", "left_behind", "same_as_uninterrupted", "digests_agree",
-          "inner_steps_correct"}
+          "inner_steps_correct", "recovered_from_peers"}
 """About the quadratic model, models that AdamW trains, longer silences, bounds that a scenario names, trainers whose
-workers number their rounds, and nodes of commands."""
+workers number their rounds, recovery by peers, and nodes of commands."""
 
 
 def test_every_check_has_its_say_in_a_run_with_every_kind_of_fault(storm):
