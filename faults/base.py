@@ -96,6 +96,8 @@ class FaultContext:
     """How a node is started, by its name."""
     together: Together
     """Ask about several things at the same time."""
+    lasts: Callable[[], bool] = lambda: True
+    """Whether the fault still lasts: what is measured later tells nothing of it."""
 
     def having(self, capability: type[C]) -> C:
         """Return the part of the cluster with this capability, which only some places have.
@@ -139,6 +141,8 @@ class Fault(BaseModel):
     """Whether a target that holds for it at a point of the protocol ends or goes on by it."""
     on_links: ClassVar[bool] = False
     """Whether it is a fault of its targets' links; else of their processes."""
+    heeds_end: ClassVar[bool] = False
+    """Whether `observe` itself leaves out what it measured when the fault was over; else all of that is left out."""
     target_role: ClassVar[Literal["any", "learner", "syncer"]] = "any"
     """Which nodes it may hit."""
     halts_target: ClassVar[bool] = False

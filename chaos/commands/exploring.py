@@ -50,8 +50,8 @@ def explore(
     """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults. Those
     of a trainer of commands are tried in real time, on local if nothing is said.
 
-    Example: `diloco-chaos explore base --for 60s --jobs 2`
-    Example: `diloco-chaos explore mine.yaml --for 10m --jobs 2`
+    Example: `diloco-chaos explore base --for 60s --jobs 2`, or of a trainer of commands
+    `diloco-chaos explore mine.yaml --for 10m --jobs 2`
     """
     from diloco_chaos.chaos.exploration.corpus import ExplorationError
     from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -50,7 +51,9 @@ class Sensing:
         """Return the context of a fault: what it may use."""
         return FaultContext(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0),
                             self._rogue,
-                            self._attack, self._specs.__getitem__, self._prober.together)
+                            self._attack, self._specs.__getitem__, self._prober.together,
+                            lambda: planned.id not in self._over
+                            and self._prober.spent <= (planned.fault.duration or math.inf))
 
     def observe(self, planned: PlannedFault) -> None:
         """Begin to measure a fault that was injected."""
@@ -81,7 +84,8 @@ class Sensing:
             error = future.exception()
             observed: Observation = {"ok": False,
                                      "error": f"{type(error).__name__}: {error}"} if error else future.result()
-            if kind is Observed and planned.fault.reversible and planned.id in self._over:
+            fault = planned.fault
+            if kind is Observed and fault.reversible and not fault.heeds_end and planned.id in self._over:
                 observed = {"ok": False, "error": "it was over before it could be measured"}
             yield kind, planned, observed
 

@@ -38,6 +38,11 @@ MakeSite = Callable[[Path, Recorder, UndoLog], Site]
 class Prober(Protocol):
     """Asks through links, beside everything else."""
 
+    @property
+    def spent(self) -> float:
+        """Return the seconds that the measurement at hand takes up to here, where time does not pass by itself."""
+        ...
+
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
         """See `diloco_chaos.harness.trainers.wire.probe.probe`."""
         ...
@@ -206,6 +211,8 @@ class LiveStage:
 
 class LiveProber:
     """Real questions, in threads. Implements `Prober`."""
+
+    spent = 0.0
 
     def __init__(self, token: str) -> None:
         self._token = token

@@ -154,13 +154,13 @@ class VirtualProber:
 
     def __init__(self, world: World, site: SimulatedSite) -> None:
         self._world, self._site = world, site
-        self._spent = 0.0  # virtual seconds that the measurement at hand takes
+        self.spent = 0.0
         self._dues: list[float] = []
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
         """Probe the address at once, and add up the time that it takes."""
         sounding = self._site.sound(address, reply_bytes, send_bytes, watch_close)
-        self._spent += sounding.seconds
+        self.spent += sounding.seconds
         return sounding
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
@@ -169,25 +169,25 @@ class VirtualProber:
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Ask for all items; together they take as long as the longest of them."""
-        before, longest, answers = self._spent, 0.0, []
+        before, longest, answers = self.spent, 0.0, []
         for item in items:
-            self._spent = before
+            self.spent = before
             answers.append(ask(item))
-            longest = max(longest, self._spent - before)
-        self._spent = before + longest
+            longest = max(longest, self.spent - before)
+        self.spent = before + longest
         return answers
 
     def begin(self, measure: Callable[[], Any]) -> Future[Any]:
         """It is known when the time that it takes has passed."""
         future: Future[Any] = Future()
-        self._spent = 0.0
+        self.spent = 0.0
         try:
             result = measure()
         except Exception as error:  # what a thread would hand over, too
             future.set_exception(error)
             return future
-        self._dues.append(self._world.now + self._spent)
-        self._world.after(self._spent, self._known, future, result)
+        self._dues.append(self._world.now + self.spent)
+        self._world.after(self.spent, self._known, future, result)
         return future
 
     def observe(self, fault: Fault, hit: FaultContext) -> Future[Observation]:

@@ -32,6 +32,7 @@ DIRECTIONS = ("both", "upstream", "downstream")
 """What explorations draw of every fault of links, and of some."""
 _PROBES = 3
 _SAMPLE = 16  # probes for a toxic that hits only some connections
+_TOO_LATE: Observation = {"ok": False, "error": "it was over before it could be measured"}
 
 
 class LinkFault(Fault):
@@ -39,6 +40,7 @@ class LinkFault(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
     on_links: ClassVar[bool] = True
+    heeds_end: ClassVar[bool] = True
     toxic: ClassVar[str] = ""
     """Toxiproxy's name of it."""
     measures: ClassVar[str] = ""
@@ -71,12 +73,13 @@ class LinkFault(Fault):
             hit.cluster.restore(link, self.toxics(hit.id))
 
     def observe(self, hit: FaultContext) -> Observation:
-        """Probe every link; return what a link observed that did not feel the fault, if there is one, else the last."""
+        """Probe every link while the fault lasts; return what a link observed that did not feel it, if there is one,
+        else the last."""
         links = hit.links(self.targets)
         several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
         observed: list[Observation] = several(lambda link: self._through(hit, link), links)
-        reported = next((probe for probe in observed if not probe["ok"]), observed[-1])
-        return reported | self._carried(hit, "after")
+        in_time = [each for each in observed if each != _TOO_LATE] or observed
+        return next((probe for probe in in_time if not probe["ok"]), in_time[-1])
 
     def observe_undone(self, hit: FaultContext) -> Observation:
         """Return whether probes get through again."""
@@ -158,16 +161,26 @@ class LinkFault(Fault):
         count = _PROBES if self.toxicity == 1 else _SAMPLE
         baseline = hit.baseline(link)
         several = hit.together if self.mutes else _in_turn
-        soundings: list[Sounding] = several(lambda _: self.ask(hit, link), list(range(count)))
-        values = [self.measured(sounding, baseline) for sounding in soundings]
+        heard = [each for each in several(lambda _: self._sound(hit, link), list(range(count))) if each is not None]
+        if not heard:
+            return _TOO_LATE
+        count = len(heard)
+        values = [self.measured(sounding, baseline) for sounding, _ in heard]
         bitten = [value for value in values if value is not None and self.near(value)]
         known = bitten or [value for value in values if value is not None]
-        observed: Observation = {self.measures: round(median(known), 4)} if known else {}
+        observed: Observation = heard[-1][1] | ({self.measures: round(median(known), 4)} if known else {})
         if self.toxicity == 1:
             return observed | {"ok": 2 * len(bitten) > count}
         spread = 3 * math.sqrt(count * self.toxicity * (1 - self.toxicity))
         return observed | {"hit": f"{len(bitten)} of {count}",
                            "ok": bool(bitten) and abs(len(bitten) - count * self.toxicity) <= spread}
+
+    def _sound(self, hit: FaultContext, link: str) -> tuple[Sounding, Observation] | None:
+        """Return what a probe heard and what the links had carried by then; None: the fault was over."""
+        if not hit.lasts():
+            return None
+        heard = self.ask(hit, link), self._carried(hit, "after")
+        return heard if hit.lasts() else None
 
     def _at_streams(self) -> str:
         ways = "" if self.direction == "both" else f", {self.direction} only"

@@ -77,8 +77,10 @@ class Latency(LinkFault):
 
     def _through(self, hit: FaultContext, link: str) -> Observation:
         observed = super()._through(hit, link)
-        if self.rate is not None and self.toxicity == 1 and observed["ok"]:
+        if self.rate is not None and self.toxicity == 1 and observed["ok"] and hit.lasts():
             sounding = self.loaded(hit, link, _load(self.rate))
+            if not hit.lasts():  # its delay was observed in time, its rate was not
+                return observed
             rate = _speed(sounding, self.rate, hit.baseline(link) + len(self.streams) * self.delay) or 0.0
             observed |= {"rate_bytes_per_s": round(rate), "ok": _near(rate, self.rate)}
         return observed
@@ -189,7 +191,7 @@ class Partition(LinkFault):
     def observe(self, hit: FaultContext) -> Observation:
         """Probe, and look for connections that pass no link."""
         observed = super().observe(hit)
-        beside = None if (sees := hit.cluster.having(SeesBeside)) is None else sees.beside()
+        beside = None if not hit.lasts() or (sees := hit.cluster.having(SeesBeside)) is None else sees.beside()
         return observed | ({"beside": " | ".join(map(", ".join, beside))} if beside else {})
 
     def observe_end(self, hit: FaultContext) -> Observation:

@@ -251,7 +251,7 @@ class DecoupledDiLoCo(Trainer):
                               for name, batch in zip(settings.names, schedule.batches, strict=True)},
                              settings.exchange.patience, settings.steps_behind,
                              [fragment.size for fragment in settings.fragment_table()],
-                             settings.recovery == "peer")
+                             settings.donates)
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 
