@@ -50,6 +50,7 @@ from diloco_chaos.harness.record.tape.events import (
     Spawn,
 )
 from diloco_chaos.harness.record.tape.series import times, values
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _LEAST_BASELINE_S = 1.0
 _LEAST_MERGES = 8
@@ -66,7 +67,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None  # where all wait for all, and that is excused, no_global_stall tells all that there is
     start, within = zero(history), bound.within
-    window = _window_s(history)
+    window = window_s(history.plan.cluster) if history.plan.checks.excuses_outages else WINDOW_S
     need_before(history.seconds(start, history.first_fault),
                 window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S, "how often merges came")
     rate, contributors = pulse(history, start, history.first_fault)
@@ -121,12 +122,10 @@ def _all_back(history: History, last: float) -> float:
     return max(away, default=last)
 
 
-def _window_s(history: History) -> float:
-    """Merge rate and contributors are measured over windows of this length: of two seconds, or where merges may be
-    anywhere, so long that they are several in any case."""
-    if not history.plan.checks.excuses_outages:
-        return WINDOW_S
-    longest = history.plan.cluster.longest_gap_s(history.plan.cluster.names)
+def window_s(cluster: TrainerSettings) -> float:
+    """Return over how many seconds merge rate and contributors are measured where merges may be anywhere: over so many
+    that there are several in any case."""
+    longest = cluster.longest_gap_s(cluster.names)
     return max(WINDOW_S, _GAPS_OF_A_WINDOW * longest) if math.isfinite(longest) else WINDOW_S
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
+from diloco_chaos.chaos.checks.liveness import window_s
 from diloco_chaos.chaos.scenario.bounds import LossParity
 from diloco_chaos.chaos.scenario.model import COORDINATOR, DOMAIN, Scenario, domains_in, joiners, members_of
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
@@ -30,11 +31,10 @@ Document = dict[str, Any]
 """A fault as a scenario has it: `{"kill": "learner-1", "at": "5s", "restart_after": "2s"}`."""
 VIRTUAL = Simulated.can
 """What can be drawn, where nothing else is said: what virtual time has."""
+_MOMENT_S, _LASTS_S = 0.2, 4.0
 _MORE_THAN_FAULT_FREE, _MORE_THAN_SYNCHRONOUS = 9.0, 9.0
 """By how much more, as a share, a run of the quadratic model may end above its floor. Over 180 schedules it was 13%
 above the fault-free run at the most, and 143% above the synchronous one (docs/simulation.md)."""
-_FIRST_S = 1.5
-"""Checks must see what was before the first fault."""
 
 
 class Chooser(Protocol):
@@ -137,15 +137,15 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
 
 
 @lru_cache(maxsize=64)
-def _times(nominal: float) -> tuple[str, ...]:
-    last = max(_FIRST_S + 0.5, 0.6 * nominal)
-    return tuple(f"{round(_FIRST_S * 1000) + 100 * number}ms" for number in range(int((last - _FIRST_S) * 10)))
+def _times(first: float, last: float) -> tuple[str, ...]:
+    return tuple(f"{round(first * 1000) + 100 * number}ms" for number in range(max(5, int((last - first) * 10))))
 
 
 def times(scenario: Scenario) -> tuple[str, ...]:
-    """Return the times at which a fault may come, with time left to heal."""
-    cluster = scenario.cluster
-    return _times(cluster.nominal_s)
+    """Return the times at which a fault may come: checks have seen what was before, and there is time left to heal."""
+    window, nominal = window_s(scenario.cluster), scenario.cluster.nominal_s
+    last = max(0.2 * nominal, min(0.6 * nominal, nominal - _LASTS_S - scenario.checks.self_healing.within - window))
+    return _times(min(window + _MOMENT_S, last), last)
 
 
 def sensible(scenario: Scenario, faults: Sequence[Document], abilities: Set[Ability] = VIRTUAL) -> list[Document]:

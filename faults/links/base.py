@@ -176,11 +176,12 @@ class LinkFault(Fault):
                            "ok": bool(bitten) and abs(len(bitten) - count * self.toxicity) <= spread}
 
     def _sound(self, hit: FaultContext, link: str) -> tuple[Sounding, Observation] | None:
-        """Return what a probe heard and what the links had carried by then; None: the fault was over."""
+        """Return what a probe heard and what the links had carried by then; None: the fault was over. One that is never
+        answered tells of when it was sent."""
         if not hit.lasts():
             return None
-        heard = self.ask(hit, link), self._carried(hit, "after")
-        return heard if hit.lasts() else None
+        sounding, carried = self.ask(hit, link), self._carried(hit, "after")
+        return (sounding, carried) if hit.lasts() or (self.mutes and not sounding.answered) else None
 
     def _at_streams(self) -> str:
         ways = "" if self.direction == "both" else f", {self.direction} only"

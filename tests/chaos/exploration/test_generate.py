@@ -62,7 +62,8 @@ def test_drawn_plans_are_valid_bounded_and_written_as_they_are():
 
 def test_a_drawn_plan_is_performed_with_real_processes(tmp_path):
     faults = next(faults for faults in map(drawn, range(500)) if len(faults) == 2
-                  and all("at" in fault for fault in faults) and {"io", "hang"} <= {*faults[0], *faults[1]})
+                  and all("at" in fault for fault in faults) and {"io", "hang"} <= {*faults[0], *faults[1]}
+                  and "syncer" not in {fault.get("hang") for fault in faults})  # it may end by the failing call
     result = run_plan(plan_of(BASE, faults, 0, LOCAL), tmp_path, NullAudience())
     verdicts = {verdict.name: verdict for verdict in result.judgement.checks}
     assert result.outcome.kind == "finished"
