@@ -72,11 +72,11 @@ def _by_donors(history: History, way: _Way) -> Iterator[_Wrong | None]:
         end = road.t + within
         if (road.from_ in history.plan.cluster.names and end <= way.until
                 and all(_unhurt(history, name, road.t, end) for name in (road.from_, history.recorder))):
-            gave = any(event.learner == way.learner and road.t - _MOMENT_S <= event.t <= end
-                       for event in history.tape.of(Donated, node=road.from_))
-            yield None if gave else (line(
+            gave = min((event.t for event in history.tape.of(Donated, node=road.from_)
+                        if event.learner == way.learner and event.t >= road.t - _MOMENT_S), default=way.until)
+            yield None if gave <= end and gave < way.until else (line(
                 f"{road.from_} was asked at ", road.t, f" for what {way.learner} needed, and gave nothing within "
-                f"{show_seconds(within)}"), Late(road.t, way.until, within))
+                f"{show_seconds(within)}"), Late(road.t, gave, within))
 
 
 def _ways(history: History) -> Iterator[_Way]:

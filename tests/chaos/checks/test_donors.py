@@ -31,10 +31,6 @@ def killed():
     return story()
 
 
-def given(story):
-    return story.one("donated", "learner-1", learner="learner-2")
-
-
 def asked_at(event):
     return event.event == "recovering" and event.learner == "learner-2" and event.incarnation == 1
 
@@ -43,11 +39,16 @@ def test_a_successor_that_a_learner_brings_up_to_date_passes(killed):
     assert (killed.verdict(CHECK).verdict, killed.verdict(CHECK).measured) == ("passed", "0 of 1")
 
 
-def test_a_donor_that_gives_nothing_or_too_late_is_named(killed):
-    silent = killed.without(lambda event: event.event == "donated" and event.t > killed.zero).verdict(CHECK)
-    assert (silent.verdict, silent.measured) == ("failed", "1 of 1")
-    assert silent.evidence[0].startswith("learner-1 was asked at ")
-    assert silent.evidence[0].endswith("for what learner-2 needed, and gave nothing within 3.0 s")
+def late(event):
+    return event.event == "donated" and event.learner == "learner-2" and event.versions[0]
+
+
+@pytest.mark.parametrize("change", [lambda story: story.without(late), lambda story: story.forged(late, later=3.2)])
+def test_a_donor_that_gives_nothing_or_too_late_is_named(killed, change):
+    verdict = change(killed).verdict(CHECK)
+    assert (verdict.verdict, verdict.measured) == ("failed", "1 of 1")
+    assert verdict.evidence[0].startswith("learner-1 was asked at ")
+    assert verdict.evidence[0].endswith("for what learner-2 needed, and gave nothing within 3.0 s")
 
 
 def test_a_syncer_that_does_it_itself_fails_whether_or_not_it_says_so(killed):
