@@ -40,10 +40,10 @@ from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLink
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.cuda import CudaFaults
 from diloco_chaos.harness.places.local.preloads import CANNOT, LOADS_S, NO_PAGE, Preloads
-from diloco_chaos.harness.places.local.stacks.taking import take, write
 from diloco_chaos.harness.places.nodes.incarnation import Incarnation
 from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.places.stacks.taking import take, write
 from diloco_chaos.harness.preload.library import PRELOADED
 from diloco_chaos.harness.record.tape.events import Warning
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from diloco_chaos.harness.places.kubernetes.watch import PodWatch
 from diloco_chaos.harness.places.kubernetes.within.preloads import PodCuda, PodHangs, PodPreloads
 from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
 from diloco_chaos.harness.places.links.run_links import RunLinks
-from diloco_chaos.harness.places.local.stacks.taking import write
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote import agent
 from diloco_chaos.harness.places.remote.files import AgentFiles
@@ -101,8 +99,7 @@ class KubernetesSite(Site):
 
     def dump_stacks(self, nodes: Collection[str]) -> None:
         """Write where their agents see them stand to files in the run's folder, too."""
-        with suppress(OSError):  # what is judged has no need of them
-            write(self._run, self._remote.stacks(nodes))
+        self._remote.write_stacks(nodes)
         super().dump_stacks(nodes)
 
     def residue(self) -> list[str]:

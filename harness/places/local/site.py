@@ -28,10 +28,10 @@ from diloco_chaos.harness.places.local.preloads import Preloads
 from diloco_chaos.harness.places.local.pressure.pressures import Pressures
 from diloco_chaos.harness.places.local.process import LocalProcess
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
-from diloco_chaos.harness.places.local.stacks.taking import take, write
 from diloco_chaos.harness.places.local.uncaught import Uncaught
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.places.stacks.taking import take, write
 from diloco_chaos.harness.preload.library import PRELOADED
 from diloco_chaos.harness.record.tape.events import Warning
 from diloco_chaos.harness.record.undo_log import UndoLog

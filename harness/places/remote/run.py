@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from diloco_chaos.harness.places.remote.connection import AgentError
 from diloco_chaos.harness.places.remote.hosts import Hosts
 from diloco_chaos.harness.places.remote.process import RemoteProcess
 from diloco_chaos.harness.places.remote.watching import Watching
+from diloco_chaos.harness.places.stacks.taking import write
 from diloco_chaos.harness.record.tape.events import Clock, Warning
 from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
 from diloco_chaos.harness.record.undos import Undo
@@ -134,12 +136,13 @@ class RemoteRun:
     def _looks(self) -> list[Callable[[], None]]:
         return [host.look for host in self._hosts.all() if host.agent.connected]
 
-    def stacks(self, nodes: Collection[str]) -> dict[str, list[str]]:
-        """Return in lines where the processes of these nodes stand, by name and number, as their agents tell it, within
+    def write_stacks(self, nodes: Collection[str]) -> None:
+        """Write where the processes of these nodes stand to files in the run's folder, as their agents tell it, within
         two seconds for all."""
         until = time.monotonic() + _STACKS_S
-        return {node.process.name: self._stacks(node.process, until - time.monotonic())
-                for node in self._nodes.values() if node.name in nodes and node.alive}
+        with suppress(OSError):  # what is judged has no need of them
+            write(self._run, {node.process.name: self._stacks(node.process, until - time.monotonic())
+                              for node in self._nodes.values() if node.name in nodes and node.alive})
 
     def _stacks(self, process: RemoteProcess, within: float) -> list[str]:
         if not process.reachable or within <= 0:

@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -14,7 +13,6 @@ from diloco_chaos.harness.places.base import NodeSpec, Recorder
 from diloco_chaos.harness.places.links.run_links import RunLinks
 from diloco_chaos.harness.places.local.links import CorruptedLinks, LinksBeside
 from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS
-from diloco_chaos.harness.places.local.stacks.taking import write
 from diloco_chaos.harness.places.nodes.nodes import Nodes
 from diloco_chaos.harness.places.remote.files import AgentFiles
 from diloco_chaos.harness.places.remote.hosts import Hosts
@@ -80,8 +78,7 @@ class SlurmSite(Site):
 
     def dump_stacks(self, nodes: Collection[str]) -> None:
         """Write where their agents see them stand to files in the run's folder, too."""
-        with suppress(OSError):  # what is judged has no need of them
-            write(self._run, self._remote.stacks(nodes))
+        self._remote.write_stacks(nodes)
         super().dump_stacks(nodes)
 
     def stop(self) -> None:

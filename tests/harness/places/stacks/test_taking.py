@@ -9,8 +9,8 @@ import time
 import pytest
 
 from diloco_chaos.harness.base.processes import TOKEN, identity, state
-from diloco_chaos.harness.places.local.stacks.spy import MISSING, binary
-from diloco_chaos.harness.places.local.stacks.taking import take, write
+from diloco_chaos.harness.places.stacks.spy import MISSING, binary
+from diloco_chaos.harness.places.stacks.taking import take, write
 
 WAITS = "import threading\ndef waits_for_ever():\n print('there', flush=True)\n threading.Event().wait()\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from diloco_chaos.harness.base.errors import printable
 from diloco_chaos.harness.base.processes import Identity, carries, identity, own_name, state
 from diloco_chaos.harness.base.units import shortened
-from diloco_chaos.harness.places.local.stacks.flights import flights
-from diloco_chaos.harness.places.local.stacks.spy import MISSING, binary, frames
+from diloco_chaos.harness.places.stacks.flights import flights
+from diloco_chaos.harness.places.stacks.spy import MISSING, binary, frames
 
 FOLDER = "stacks"
 """In a run's folder."""
