@@ -48,7 +48,7 @@ class KubernetesSite(Site):
             KubernetesError: the cluster can't be used.
         """
         (run / "logs").mkdir(parents=True, exist_ok=True)
-        self._run, self._undo_log, self._settings = run, undo_log, settings
+        self._undo_log, self._settings = undo_log, settings
         self._api = KubernetesApi(settings.context)
         self._pods = KubernetesPods(self._api, Manifests(settings, run_label(undo_log.token), run))
         self.hosts = Hosts(PodHosting(self._pods, run, undo_log.token), settings.start_within)

@@ -26,10 +26,10 @@ def node(name, ask, reachable=True, alive=True):
 def test_what_agents_tell_is_kept_with_a_reason_for_what_they_do_not(site_of, tmp_path):
     broken = Mock(side_effect=AgentError("w-2: its agent can't do it"))
     remote, site = object.__new__(RemoteRun), object.__new__(site_of)
-    remote._nodes = nodes = Mock()
+    remote._run, remote._nodes = tmp_path, (nodes := Mock())
     nodes.values.return_value = [node("w-1", Mock(return_value={"lines": LINES})), node("w-2", broken),
                                  node("w-3", None, reachable=False), node("w-4", None), node("w-5", None, alive=False)]
-    site._remote, site._run, site.nodes = remote, tmp_path, nodes
+    site._remote, site.nodes = remote, nodes
     site.dump_stacks({"w-1", "w-2", "w-3", "w-5"})
     told = {file.stem: file.read_text().splitlines() for file in (tmp_path / "stacks").iterdir()}
     assert set(told) == {"w-1.0", "w-2.0", "w-3.0"}
