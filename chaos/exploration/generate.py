@@ -32,6 +32,7 @@ Document = dict[str, Any]
 VIRTUAL = Simulated.can
 """What can be drawn, where nothing else is said: what virtual time has."""
 _MOMENT_S, _LASTS_S = 0.2, 4.0
+"""How long after what `self_healing` looks at first a fault may come, and how long most drawn faults last."""
 _MORE_THAN_FAULT_FREE, _MORE_THAN_SYNCHRONOUS = 9.0, 9.0
 """By how much more, as a share, a run of the quadratic model may end above its floor. Over 180 schedules it was 13%
 above the fault-free run at the most, and 143% above the synchronous one (docs/simulation.md)."""

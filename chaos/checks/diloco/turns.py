@@ -28,11 +28,13 @@ def fragments_in_turn(history: History) -> Finding | None:
             if not availability.quiet(before.t, after.t):
                 continue
             # A syncer that stood still hears of many steps at once, and its clock runs ahead of all learners.
-            steps = min(after.step - before.step, math.ceil((after.t - before.t) / step_s))
+            up = history.seconds(before.t, after.t)
+            steps = min(after.step - before.step, math.ceil(up / step_s))
             longest, judged = max(longest, steps), judged + 1
             if steps > turn:
                 wrong.append((steps, line(f"fragment {fragment} was not merged between ", before.t, " and ", after.t,
-                                          f", in {steps} steps"), Late(before.t, after.t, turn * step_s)))
+                                          f", in {steps} steps"),
+                              Late(before.t, after.t, turn * step_s + after.t - before.t - up)))
     if not judged:
         return None  # a node was hit all the time
     wrong.sort(key=lambda entry: (entry[0], text(entry[1])), reverse=True)

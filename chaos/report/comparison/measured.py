@@ -107,11 +107,10 @@ def unstarted(result: Result) -> str:
     return _first(said[0] if said else because(result))
 
 
-def way_of(name: str, plan: Plan, runs: Sequence[RunMeasured], says: Sequence[str] = (), *,
-           baseline: bool = False) -> WayMeasured:
+def way_of(name: str, plan: Plan, runs: Sequence[RunMeasured], *, baseline: bool = False) -> WayMeasured:
     """Return a way with its runs. `plan`: of any of them."""
     return WayMeasured(name=name, scenario=plan.scenario, trainer=plan.trainer.name, unit=unit_of_work(plan),
-                       says=list(says), settings=settings_of(plan), runs=list(runs), baseline=baseline)
+                       says=[], settings=settings_of(plan), runs=list(runs), baseline=baseline)
 
 
 def unit_of(figure: str, way: WayMeasured) -> str:

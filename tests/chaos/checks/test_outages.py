@@ -41,6 +41,12 @@ def test_being_down_is_no_stall(down, check):
     assert story.verdict(check).verdict == "passed"
 
 
+def test_a_fragment_has_its_turn_in_the_time_in_which_it_was_up(down):
+    assert down.verdict("fragments_in_turn").verdict == "failed"
+    story = gone_on(down, down.history().merges_between(0, 3)[-1].t + 1e-6)
+    assert story.verdict("fragments_in_turn").verdict == "passed"
+
+
 def test_goodput_is_that_of_the_time_in_which_it_was_up(calm, down):
     value = [float(story.verdict("goodput").measured.split("%")[0]) for story in (calm, down, gone_on(down, 3.0))]
     assert value[1] < value[0] - 20
