@@ -19,9 +19,16 @@ def main() -> None:
     """See the module."""
     _, pattern, script, *arguments = sys.argv
 
+    renamed = ""
+
     def hold(event: str, what: tuple[Any, ...]) -> None:
+        nonlocal renamed
         written = event == "os.rename" or (event == "open" and set(str(what[1])) & set("wax"))
-        if written and Path(str(what[event == "os.rename"])).match(pattern):
+        if not written or not (path := Path(str(what[event == "os.rename"]))).match(pattern):
+            return
+        again = event == "open" and str(path) == renamed  # from another file system it is copied instead
+        renamed = str(path) if event == "os.rename" else ""
+        if not again:
             progress.hold("checkpoint.write")
     sys.addaudithook(hold)
     sys.argv[:], sys.path[0] = [script, *arguments], str(Path(script).parent)
