@@ -2,8 +2,8 @@
 
     python train.py HOST:PORT STEPS FOLDER        the driver; FOLDER keeps checkpoints
 
-A worker appends every step that it has made to the file that ROUNDS names in its environment, which it has from its
-node.
+A worker appends every step that it has made, with the mean loss of all, to the file that ROUNDS names in its
+environment, which it has from its node. Ray may give it another rank when it starts it again.
 """
 
 import json
@@ -16,6 +16,7 @@ import ray
 import ray.train
 import ray.train.torch
 import torch
+import torch.distributed
 
 STEP_S = 0.05
 EVERY = 50
@@ -48,19 +49,20 @@ def work(config: dict[str, int]) -> None:
     model = ray.train.torch.prepare_model(plain)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     context = ray.train.get_context()
-    numbers = torch.Generator().manual_seed(1000 * first + context.get_world_rank())
+    rank, members = context.get_world_rank(), context.get_world_size()
     truth = torch.linspace(-1, 1, 32).unsqueeze(1)
     for step in range(first + 1, config["steps"] + 1):
         began = time.monotonic()
+        numbers = torch.Generator().manual_seed(1000 * step + rank)   # the same data when a step is made again
         inputs = torch.randn(16, 32, generator=numbers)
         noise = torch.randn(16, 1, generator=numbers) / 4
         loss = torch.nn.functional.mse_loss(model(inputs), inputs @ truth + noise)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        torch.distributed.all_reduce(told := loss.detach() / members)
         with open(os.environ["ROUNDS"], "a") as file:
-            print(json.dumps({"round": step, "members": context.get_world_size(), "loss": loss.item(),
-                              "time": time.time()}), file=file)
+            print(json.dumps({"round": step, "members": members, "loss": told.item(), "time": time.time()}), file=file)
         if step % EVERY == 0 or step == config["steps"]:
             report(plain, step, loss.item())
         time.sleep(max(0.0, STEP_S - (time.monotonic() - began)))
