@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need, zero
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, made, need, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
@@ -48,7 +48,7 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     gaps = sorted(_gaps(history, bound, history.merges), reverse=True,
                   key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
     worst = gaps[0]
-    words = line(f"no {_made(history)} from ", worst.start, " to ", worst.end)
+    words = line(f"no {made(history)} from ", worst.start, " to ", worst.end)
     if worst.counted < worst.end - worst.start:
         words = line(words, f", of which {show_seconds(worst.counted)} while enough were there to merge")
     longest, allowed = beside(worst.counted, worst.allowed)
@@ -70,7 +70,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
-    none = f"no {_made(history)} "
+    none = f"no {made(history)} "
     return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}",
                    at_least(f"{bound.at_least:.0%}"),
                    [line(none, "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
@@ -79,32 +79,45 @@ def uptime(history: History, bound: AtLeast) -> Finding:
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 
-def _made(history: History) -> str:
-    """Return what a run of this trainer is counted in, for people."""
-    return "round" if history.plan.trainer.counting.unit == "rounds" else "merge"
-
-
 def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]:
     """Return the times from one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
-    need(len(gaps) > _LEAST_GAPS, f"there are no {_made(history)}s after the steady state")
+    need(len(gaps) > _LEAST_GAPS, f"there are no {made(history)}s after the steady state")
     if history.plan.checks.excuses_outages:
         availability = history.once(Availability)
         return [_excused(history, bound, availability, *gap) for gap in gaps]
     allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
     starts = _starts(history, bound)
     return [_Gap(left, right, right - left, max(allowed, next((
-        start - left + patience for start, patience in starts if left < start < right), 0.0))) for left, right in gaps]
+        each.t - left + each.patience for each in starts
+        if left < each.t < right and each.gone - left <= allowed), 0.0))) for left, right in gaps]
 
 
-def _starts(history: History, bound: Stall) -> list[tuple[float, float]]:
-    """Return when processes of workers were started anew, in order of time, and for how many seconds from then on no
-    round need be made."""
+class _Start(NamedTuple):
+    """A process of a worker that was started anew."""
+
+    t: float
+    gone: float
+    """When its predecessor had ended, or a fault had begun to end it: it had stood until then, if no round was made."""
+    patience: float
+    """For how many seconds from its start on no round need be made."""
+
+
+def _starts(history: History, bound: Stall) -> list[_Start]:
+    """Return the processes of workers that were started anew, in order of time."""
     if not bound.max_gap_vs_start:
         return []
     again = [event for event in history.tape.of(Spawn, node="harness")
              if event.incarnation and event.target in history.plan.cluster.names]
-    return sorted((event.t, bound.max_gap_vs_start * (history.first_start(event.target) or 0.0)) for event in again)
+    return sorted(_Start(event.t, _gone(history, event),
+                         bound.max_gap_vs_start * (history.first_start(event.target) or 0.0)) for event in again)
+
+
+def _gone(history: History, spawn: Spawn) -> float:
+    ended = max((gone.t for gone in history.exits if gone.target == spawn.target and gone.t <= spawn.t), default=0.0)
+    return min([ended, *(span.injected for span in history.spans
+                         if span.planned.fault.stops_target and spawn.target in span.planned.fault.targets
+                         and span.injected is not None and span.injected <= ended <= (span.ended or math.inf))])
 
 
 def _excused(history: History, bound: Stall, availability: Availability, left: float, right: float) -> _Gap:
@@ -132,13 +145,13 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     baseline = history.references.get("fault-free")
     if baseline and baseline.merge_gap_p99 is not None:
         return baseline.merge_gap_p99
-    made, gaps = _made(history), sorted(history.gaps(start, history.first_fault)[1:-1])
+    unit, gaps = made(history), sorted(history.gaps(start, history.first_fault)[1:-1])
     longest = max(gaps, default=bound.max_gap)
     later = "let the first fault come later" if history.plan.faults else history.plan.trainer.counting.longer
-    remedy = (f"say how long a gap between two {made}s may be: `no_global_stall: "
+    remedy = (f"say how long a gap between two {unit}s may be: `no_global_stall: "
               f"{{max_gap: {math.ceil(2 * longest)}s}}`, or {later}")
-    need(len(gaps) >= _LEAST_MERGES, f"too few {made}s before the first fault to know how long a gap between two is: "
+    need(len(gaps) >= _LEAST_MERGES, f"too few {unit}s before the first fault to know how long a gap between two is: "
                                      f"{len(gaps)} gaps, of {show_seconds(longest)} at most", remedy)
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
-    need(p99 <= bound.max_gap, f"{made}s were {show_seconds(p99)} apart before the first fault, too", remedy)
+    need(p99 <= bound.max_gap, f"{unit}s were {show_seconds(p99)} apart before the first fault, too", remedy)
     return p99

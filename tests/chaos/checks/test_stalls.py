@@ -68,12 +68,15 @@ def test_without_a_steady_state_nobody_knows_whose_turn_it_is(calm):
     assert calm.without(lambda event: event.event == "steady").verdict("fragments_in_turn").verdict == "unknown"
 
 
-@pytest.mark.parametrize(("back", "setting", "holds"), [
-    (32.0, "{max_gap: 3s}", False), (32.0, "{max_gap: 3s, max_gap_vs_start: 5}", True),
-    (46.0, "{max_gap: 3s, max_gap_vs_start: 5}", False)], ids=["as any gap", "a slow start", "far slower than ever"])
-def test_a_gap_in_which_a_worker_is_started_again_follows_from_its_first_start(back, setting, holds):
+@pytest.mark.parametrize(("gone", "back", "setting", "holds"), [
+    (14.0, 32.0, "{max_gap: 3s}", False), (14.0, 32.0, "{max_gap: 3s, max_gap_vs_start: 5}", True),
+    (14.0, 46.0, "{max_gap: 3s, max_gap_vs_start: 5}", False),
+    (19.0, 32.0, "{max_gap: 3s, max_gap_vs_start: 5}", False)],
+    ids=["as any gap", "a slow start", "far slower than ever", "it had stood before it ended"])
+def test_a_gap_in_which_a_worker_is_started_again_follows_from_its_first_start(gone, back, setting, holds):
     events = [an_event(0.0, "harness", 0, "spawn", {"target": "w", "incarnation": 0, "pid": 1}),
               an_event(4.0, "rounds", 0, "steady", {"step": 0}),
+              an_event(gone, "harness", 0, "exit", {"target": "w", "incarnation": 0, "status": 1}),
               an_event(20.0, "harness", 0, "spawn", {"target": "w", "incarnation": 1, "pid": 1})]
     moments = [(0, 4.0 + index / 10) for index in range(100)] + [(1, back + index / 10) for index in range(100)]
     for number, (incarnation, t) in enumerate(moments, start=1):
