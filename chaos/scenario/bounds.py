@@ -65,7 +65,7 @@ class LostRounds(_Bound):
     """rounds_never_go_back."""
 
     rounds: int = Field(0, ge=0)
-    """So many may be done again, after a checkpoint say."""
+    """A worker may go back by so many, to a checkpoint say: from round 75 to round 61 by 14."""
 
 
 class Restarts(_Bound):
@@ -159,8 +159,9 @@ class RoundsRepeat(_Bound):
     after_rounds: int = Field(0, ge=0)
     """So many rounds after going back are not compared."""
     control: bool = False
-    """If losses differ, those of before the first fault are held against a run without faults: where these differ, too,
-    the trainer is not deterministic, and nothing is known."""
+    """The same nodes train without faults, too. Where the rounds before the first fault differ from theirs, the trainer
+    is not deterministic, and a difference proves nothing; else all that a job of one worker makes after its restart is
+    held against them."""
     newer: ClassVar[Mapping[str, Any]] = {"control": False}
 
 

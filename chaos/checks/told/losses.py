@@ -124,28 +124,41 @@ _NO_ROUND_TWICE = "no round was made twice"
 @check(RoundsRepeat, needs={"rounds"}, unverified="judged")
 def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
     """A round that is made again after going back to a checkpoint has the same loss again, and the same digest of
-    weights: nothing but the state that was lost decides them. Where none was made again, what a process made that was
-    started again may be held against a run without faults."""
+    weights: nothing but the state that was lost decides them. Where there is a run without faults, what a process made
+    that was started again is held against that, too."""
     asked, alone = "rounds_repeat" in history.plan.checks.model_fields_set, len(history.learners) == 1
     if not asked and not (alone or history.plan.cluster.blocking):
         return None  # workers that finish no round together may well learn from each other meanwhile
     pairs, why = _made_twice(history, bound.after_rounds)
+    whole = _as_without_faults(history, bound) if alone else None
     if not pairs:
-        if alone and (finding := _as_without_faults(history, bound)):
-            return finding
-        if asked:
-            raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
-        return None
+        if whole or not asked:
+            return whole
+        raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
     differ = [(before, again, unlike) for before, again in pairs
               if (unlike := _unlike(before.said, again.said, bound.tolerance))]
     if differ and bound.control:
         _controlled(history, bound.tolerance)
+    if not differ and whole and not whole.holds:
+        return whole
     evidence = [line(f"round {again.round}: {before.process} told {unlike.one} at ", before.t,
                      f", and {again.process} told {unlike.other} at ", again.t) for before, again, unlike in differ[:3]]
     if differ:
-        evidence.append(line("a trainer that computes the same in another order needs a `tolerance`"))
+        evidence.append(line("docs/resumable.md says what is often not restored; a trainer that computes the same in "
+                             "another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
-    return Finding(not differ, f"{len(differ)} of {len(pairs)} differ", allowed, evidence, figures=violations(differ))
+    also = f"; {whole.measured}" if whole and not differ else ""
+    return Finding(not differ, f"{len(differ)} of {len(pairs)} differ{_which(again for _, again in pairs)}{also}",
+                   allowed, evidence, figures=violations(differ))
+
+
+def _which(told: Iterable[ToldRound]) -> str:
+    """Return which rounds these are, in words."""
+    numbers = {each.round for each in told}
+    first, last = min(numbers), max(numbers)
+    if first == last:
+        return f" (round {first})"
+    return f" (rounds {first} to {last})" if len(numbers) == last - first + 1 else f" (of rounds {first} to {last})"
 
 
 def _controlled(history: History, tolerance: float) -> None:
@@ -176,7 +189,10 @@ def _as_without_faults(history: History, bound: RoundsRepeat) -> Finding | None:
         return None
     beside = _beside_uninterrupted(history, [each for each in history.told_rounds if not each.void])
     early = [pair for pair in beside if pair[0].t < history.first_fault]
-    late = [pair for pair in beside if pair[0].inc > 0 and pair[0].t >= history.first_fault]
+    left_out = {id(each) for mine in _by(history.told_rounds, lambda each: each.process).values()
+                for each in mine[:bound.after_rounds]}
+    late = [pair for pair in beside if pair[0].inc > 0 and pair[0].t >= history.first_fault
+            and id(pair[0]) not in left_out]
     if len(early) < _STANDS or not late or any(_unlike(each.said, expected, bound.tolerance)
                                                for each, expected in early):
         return None

@@ -115,7 +115,8 @@ def resumed(history: History, bound: Resumed) -> Finding | None:
     for start in judged:
         if start.again > bound.rounds if bound.rounds is not None else start.anew:
             wrong.append(_line(start, "began anew" if start.anew else f"began with round {start.steps[0].step}",
-                               start.steps[0].t, f", when round {start.newest} had been told"))
+                               start.steps[0].t, f", when round {start.newest} had been told"
+                               + "; if it had saved nothing by then, let the fault come later" * start.anew))
         elif start.skipped:
             wrong.append(_line(start, f"began with round {start.steps[0].step}", start.steps[0].t,
                                f", when round {start.reached} had been told: {start.skipped} were skipped"))

@@ -79,8 +79,10 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
     most = max((rounds for rounds, _ in lost), default=0)
     skipped = list(jumps(history))
     evidence = [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]]
+    if lost and len(history.learners) == 1:
+        evidence.append(line("for a job that goes on from a checkpoint write `checks: resumable` (docs/resumable.md)"))
     return Finding(most <= bound.rounds and not skipped,
-                   f"{most} rounds lost" + (f", {sum(jump.skipped for jump in skipped)} skipped" if skipped else ""),
+                   f"{most} rounds back" + (f", {sum(jump.skipped for jump in skipped)} skipped" if skipped else ""),
                    at_most(bound.rounds), [*(jump.words for jump in skipped[:3]), *evidence],
                    figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
 

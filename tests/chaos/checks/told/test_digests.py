@@ -85,9 +85,10 @@ def alone(inc, first, digests):
 
 def test_a_round_that_is_made_again_has_the_same_digest_again():
     before = alone(0, 1, "abc")
-    assert CHECKS["rounds_repeat"](told(*before, *alone(1, 2, "bcd"), workers=1)).measured == "0 of 2 differ"
+    same = CHECKS["rounds_repeat"](told(*before, *alone(1, 2, "bcd"), workers=1))
+    assert same.measured == "0 of 2 differ (rounds 2 to 3)"
     finding = CHECKS["rounds_repeat"](told(*before, *alone(1, 2, "bxy"), workers=1))
-    assert (finding.holds, finding.measured) == (False, "1 of 2 differ")
+    assert (finding.holds, finding.measured) == (False, "1 of 2 differ (rounds 2 to 3)")
     assert text(finding.evidence[0]) == "round 3: w-1.0 told the digest c at 0.20 s, and w-1.1 told x at 0.40 s"
 
 

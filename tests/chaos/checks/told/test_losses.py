@@ -127,12 +127,12 @@ def repeat(*rounds, **settings):
 
 def test_rounds_that_are_made_again_with_the_same_losses_hold():
     finding = repeat(*process(0, 1, [3.0, 2.0, 1.0]), *process(1, 2, [2.0, 1.0, 0.5]))
-    assert (finding.holds, finding.measured) == (True, "0 of 2 differ")
+    assert (finding.holds, finding.measured) == (True, "0 of 2 differ (rounds 2 to 3)")
 
 
 def test_one_that_has_another_loss_the_second_time_fails():
     finding = repeat(*process(0, 1, [3.0, 2.0, 1.0]), *process(1, 2, [2.0, 1.5, 0.5]))
-    assert (finding.holds, finding.measured) == (False, "1 of 2 differ")
+    assert (finding.holds, finding.measured) == (False, "1 of 2 differ (rounds 2 to 3)")
     assert lines(finding)[0] == "round 3: w-1.0 told the loss 1 at 0.20 s, and w-1.1 told 1.5 at 0.40 s"
 
 
@@ -169,14 +169,14 @@ def test_a_round_after_one_that_other_members_made_proves_nothing():
     again = [(worker, inc + 1, number, loss) for worker, inc, number, loss in joined]
     assert repeat(*both, *alone, *joined, workers=2) is None
     third = repeat(*both, *alone, *joined, *again, workers=2)
-    assert third.measured == "0 of 10 differ", "the third time is as the second"
+    assert third.measured == "0 of 10 differ (rounds 4 to 8)", "the third time is as the second"
 
 
 def test_workers_that_go_back_together_are_compared_each_with_itself():
     both = [(worker, inc, number, loss) for inc, first in ((0, 1), (1, 2)) for number in range(first, 5)
             for worker, loss in (("w-1", 1.0 / number), ("w-2", 2.0 / number))]
-    assert repeat(*both, workers=2).measured == "0 of 6 differ"
-    assert repeat(*both, workers=2, at_once=2).measured == "0 of 6 differ", "lines that are read at once have one time"
+    assert repeat(*both, workers=2).measured == "0 of 6 differ (rounds 2 to 4)"
+    assert repeat(*both, workers=2, at_once=2).measured == "0 of 6 differ (rounds 2 to 4)", "lines read at once"
     assert not repeat(*both[:-1], ("w-2", 1, 4, 9.0), workers=2).holds
 
 
@@ -197,7 +197,7 @@ def test_a_trainer_whose_loss_follows_from_the_round_holds_wherever_it_was_kille
     losses = data.draw(st.lists(st.one_of(st.floats(-9, 9), st.just("nan")), min_size=60, max_size=60))
     finding = repeat(*process(0, 1, losses[:killed]), *process(1, first, losses[first - 1:]))
     assert finding.holds
-    assert finding.measured == f"0 of {killed - first + 1} differ"
+    assert finding.measured.startswith(f"0 of {killed - first + 1} differ (round")
 
 
 # -- members_agree ---------------------------------------------------------------------------------------------------
@@ -336,6 +336,20 @@ def test_where_no_round_is_made_again_what_comes_after_is_held_against_the_run_w
     assert lines(finding)[0] == ("round 13: w-1.1 told the loss 0.7 at 1.20 s, and without faults it was 0.61538462; "
                                  "the 12 rounds before the first fault are the same in both")
     assert saved_at_once([0.7], checks="{rounds_repeat: {tolerance: 20%}, loss_parity: {against_baseline: 99%}}").holds
+
+
+def went_back(after, checks=CONTROLLED):
+    """A run that was killed after its twelfth round, went back to its tenth, and told these losses."""
+    own = [*process(0, 1, WHOLE[:12]), *process(1, 11, after)]
+    return held_against(own, process(0, 1, WHOLE), "rounds_repeat", checks, fault=1.15)
+
+
+def test_what_comes_after_the_rounds_that_were_made_twice_is_held_against_the_run_without_faults_too():
+    assert went_back(WHOLE[10:]).measured == "0 of 2 differ (rounds 11 to 12); 0 of 10 differ from those without faults"
+    finding = went_back([*WHOLE[10:15], 0.7, 0.6, *WHOLE[17:]])
+    assert (finding.holds, finding.measured) == (False, "2 of 10 differ from those without faults")
+    assert lines(finding)[0].startswith("round 16: w-1.1 told the loss 0.7")
+    assert went_back([0.75, *WHOLE[11:]], "{rounds_repeat: {control: true, after_rounds: 1}}").holds
 
 
 def test_a_run_that_differs_before_the_first_fault_as_well_says_nothing_of_what_comes_after():

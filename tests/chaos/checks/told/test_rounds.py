@@ -92,13 +92,13 @@ def test_rounds_that_go_on_lose_nothing():
 
 def test_a_process_that_begins_behind_what_its_predecessor_told_fails():
     lost = found(("w-1", 0, 7), ("w-1", 1, 0))
-    assert (lost.holds, lost.measured, str(lost.bound)) == (False, "7 rounds lost", "≤ 0")
+    assert (lost.holds, lost.measured, str(lost.bound)) == (False, "7 rounds back", "≤ 0")
     assert list(map(text, lost.evidence)) == ["w-1.1 began with round 0 at 0.10 s, when round 7 had been told"]
 
 
 def test_one_that_goes_on_behind_itself_fails():
     lost = found(("w-1", 0, 7), ("w-1", 0, 3))
-    assert lost.measured == "4 rounds lost"
+    assert lost.measured == "4 rounds back"
     assert list(map(text, lost.evidence)) == ["w-1.0 told of round 3 at 0.10 s, when round 7 had been told"]
 
 
@@ -107,7 +107,7 @@ def test_others_rounds_count_where_they_are_finished_together(shared):
     assert found(("w-1", 0, 8), ("w-2", 0, 2), shared=shared).holds is not shared
 
 
-def test_so_many_may_be_done_again_as_the_scenario_says():
+def test_it_may_go_back_by_as_many_as_the_scenario_says():
     steps = [("w-1", 0, 7), ("w-1", 1, 4)]
     assert found(*steps, checks="{rounds_never_go_back: {rounds: 3}}").holds
     assert not found(*steps, checks="{rounds_never_go_back: {rounds: 2}}").holds
@@ -125,7 +125,7 @@ def beyond(*numbers, shared=True, every=1, more=(), **settings):
 
 def test_workers_that_all_go_on_beyond_what_was_made_after_a_fault_fail():
     skipped = beyond(60, 61, 62)
-    assert (skipped.holds, skipped.measured) == (False, "0 rounds lost, 9 skipped")
+    assert (skipped.holds, skipped.measured) == (False, "0 rounds back, 9 skipped")
     assert text(skipped.evidence[0]) == ("w-2.0 told of round 60 at 5.00 s, when round 50 was the newest of all: "
                                          "9 were skipped")
 
