@@ -22,6 +22,7 @@ from diloco_chaos.chaos.checks.base import (
     first_done,
     hindered,
     longer,
+    made,
     need,
     need_before,
     zero,
@@ -60,6 +61,19 @@ _TOO_MUCH = 0.4
 """Such a share is taken to be lacking of the others, where one has a part in too many rounds."""
 
 
+class _TakesPart(NamedTuple):
+    """The words for a worker's part in what a trainer counts."""
+
+    first: str
+    never: str
+    too_late: str
+
+
+_TAKES_PART = {"merge": _TakesPart("first merged from", "was never merged from", "was not merged from"),
+               "round": _TakesPart("first had a part in a round", "never had a part in a round",
+                                   "had no part in a round")}
+
+
 @check(Within)
 def self_healing(history: History, bound: Within) -> Finding | None:
     """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
@@ -69,16 +83,17 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     start, within = zero(history), bound.within
     window = window_s(history.plan.cluster) if history.plan.checks.excuses_outages else WINDOW_S
     need_before(history.seconds(start, history.first_fault),
-                window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S, "how often merges came")
+                window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S,
+                f"how often {made(history)}s came")
     rate, contributors = pulse(history, start, history.first_fault)
-    need(rate, "no merges before the first fault")
+    need(rate, f"no {made(history)}s before the first fault")
     if history.plan.checks.excuses_outages:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
         contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
     need(ends, "no fault was injected", longer(history))
     last = max(ends)
-    before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
+    before = _pulse_in_words(history, rate, contributors)
     paced = history.plan.cluster.merges_per_s(history.plan.cluster.starters)
     if rate > paced:  # steps that are late now and then: the global clock follows who is ahead, and outruns them all
         before += f", where their pace makes {paced:.1f}"
@@ -100,13 +115,13 @@ def self_healing(history: History, bound: Within) -> Finding | None:
             took = f"{words} after the last fault" if seconds else "0 s (no interruption)"
             return Finding(seconds <= within, took, at_most(limit), [
                 line(f"before: {before}; from ", at,
-                     f" on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners")],
+                     f" on: {_pulse_in_words(history, now_rate, now_contributors)}")],
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
     need(_healing_s(history, last, end) >= within + window, "the run ended before the time to heal was over" if
          end == history.end else "a worker had made all its rounds before the time to heal was over", longer(history))
     now_rate, now_contributors = pulse(history, end - window, end)
     return Finding(False, "never", at_most(show_seconds(within)), [
-        f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
+        f"before: {before}; at the end: {_pulse_in_words(history, now_rate, now_contributors)}"],
         [Late(last, end, within + window) if history.plan.checks.excuses_outages else
          _below(history, last + within, end, rate, contributors)], [Figure(value=None, limit=within, unit="s")])
 
@@ -120,6 +135,10 @@ def _all_back(history: History, last: float) -> float:
     away = [piece.end for piece in history.once(Availability).pieces(last, history.end)
             if not piece.coordinator or len(piece.present) < len(all_workers)]
     return max(away, default=last)
+
+
+def _pulse_in_words(history: History, rate: float, contributors: float) -> str:
+    return f"{rate:.1f} {made(history)}s/s from {contributors:.1f} {history.plan.trainer.counting.worker}s"
 
 
 def window_s(cluster: TrainerSettings) -> float:
@@ -252,7 +271,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
                 "first merged again" if target == history.coordinator else
-                "first merged from" if merges else
+                _TAKES_PART[made(history)].first if merges else
                 f"and the next round of {wanted} members was" if wanted else "and the next round was")
         words = line(f"{target}.{incarnation} started at ", spawn.t, f", {verb} at ", first.t,
                      _refused(history, target, [(spawn.t, first.t)]))
@@ -262,8 +281,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
-         f"{target}.{incarnation} was not merged from before the run ended", longer(history))
-    never = ("was never merged from" if merges else f"no round had {wanted} members after that" if wanted else
+         f"{target}.{incarnation} {_TAKES_PART[made(history)].too_late} before the run ended", longer(history))
+    never = (_TAKES_PART[made(history)].never if merges else f"no round had {wanted} members after that" if wanted else
              "no round was finished after that")
     return [_Return(math.inf, line(f"{target}.{incarnation} started at ", spawn.t, f" and {never}"), spawn.t,
                     history.end)]

@@ -16,6 +16,7 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.model import Scenario, named
 from diloco_chaos.chaos.scenario.problems import Problem, fault_names, place
+from diloco_chaos.chaos.scenario.profiles import PROFILES
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
@@ -108,7 +109,7 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
     if detail["type"] == "extra_forbidden":
         known = known_keys(document, where)
         keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
-        message = f"unknown key {_key(where)!r}{nearest(_key(where), known)}{keys}"
+        message = f"unknown key {_key(where)!r}{_profile(where) or nearest(_key(where), known)}{keys}"
     elif detail["type"] == "unknown_fault":
         kind = detail["ctx"]["kind"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
@@ -120,6 +121,13 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
     elif where:
         message = f"{_written(raw, document, where)}: {message[:1].lower() + message[1:]}"
     return Problem(message, *placed(raw, [*where, detail["at"]] if "at" in detail else where))
+
+
+def _profile(where: Sequence[Any]) -> str:
+    """Return what to write where a profile stands among the checks; empty where none does."""
+    name = _key(where)
+    is_one = where[0] == "checks" and name in PROFILES
+    return f": it is a profile, write `checks: {{profile: {name}}}`" if is_one else ""
 
 
 def _written(raw: Any, document: Mapping[str, Any], where: Sequence[Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from diloco_chaos.chaos.scenario.validation import longest
 from diloco_chaos.faults import Fault, Latency, LinkFault
+from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.trainers.api.trainer import Trainer
 from diloco_chaos.harness.trainers.core.elf import is_static
 from diloco_chaos.harness.trainers.core.programs import program_file
@@ -35,7 +36,10 @@ def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
     dead = {target for fault in faults if fault.is_final() for target in fault.targets}
     needed = cluster.learners_needed
     if len(set(cluster.names) - dead) < needed:
-        warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")
+        warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again"
+                        if trainer.counting.unit != "rounds" else
+                        f"nothing starts {names(sorted(dead))} again, and too few workers are left to go on: write "
+                        f"`restart_after` at the fault")
     if trainer.coordinator in dead:
         warnings.append("the syncer is never started again: training can't come to its end")
     return warnings

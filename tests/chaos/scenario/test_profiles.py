@@ -52,6 +52,11 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are():
         checks("{profile: [resumable]}")
 
 
+def test_a_profile_that_is_written_as_a_check_is_told_of():
+    with pytest.raises(ScenarioError, match=r"it is a profile, write `checks: \{profile: resumable\}`"):
+        checks("{resumable: {}}")
+
+
 def test_a_plan_has_the_bounds_and_reads_the_same_again():
     plan = freeze(parse(f"{JOB}checks: resumable\n"), 0)
     frozen = json.loads(plan.model_dump_json())["checks"]

@@ -33,6 +33,14 @@ def test_a_quorum_that_kills_take_away_is_warned_of():
     assert warned("{kill: [learner-1, learner-2], at: 1s, restart_after: 1s}", more=more) == []
 
 
+def test_a_job_that_nothing_starts_again_is_told_how():
+    trainer = ("trainer: {kind: commands, rounds: 9, nodes: {job: {run: python3 -c 1, worker: true, "
+               "restart: on-failure}}, progress: [{node: job, written: true}]}\n")
+    assert warned("{kill: job, at: 1s}", more=trainer) == [
+        "nothing starts job again, and too few workers are left to go on: write `restart_after` at the fault"]
+    assert warned("{kill: job, at: 1s, restart_after: 1s}", more=trainer) == []
+
+
 @pytest.mark.parametrize("fault", ["{kill: syncer, at: 1s}", "{terminate: syncer, at: 1s}",
                                    "{corrupt: syncer, at: 1s, restart_after: null}"])
 def test_a_syncer_that_is_never_started_again_is_warned_of(fault):
