@@ -103,7 +103,7 @@ def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
         return []
     if not verbose:
         count = sum(map(len, judgement.out_of_reach.values()))
-        return [Text(f"\n{count} checks out of reach: this trainer does not tell what they need (--verbose)", "dim")]
+        return [Text(f"\n{count} checks of trainers that tell more are left out (--verbose)", "dim")]
     lines = [f"{', '.join(checks)} ({bringing})" for bringing, checks in judgement.out_of_reach.items()]
     return [_title("Out of reach", "what these need this trainer does not tell; docs/extending.md says how one does"),
             Text("; ".join(lines), "dim")]
@@ -163,7 +163,7 @@ def _cost(result: Result, verbose: bool) -> list[RenderableType]:
     for name, cost in [*own.items(), ("all", whole)]:
         table.add_row(Text(name, "bold red" if name in own else "bold"), *cells(cost))
     lacking = [f"{name}: {line}" for name, cost in own.items() for line in not_told(cost)]
-    return [_title("Cost", "of each fault that took a node out, until the pace is as before"), table,
+    return [_title("Cost", "of each fault until the pace is as before; all: of the whole run"), table,
             *([Text("\n".join(lacking), "dim")] if lacking else [])]
 
 
