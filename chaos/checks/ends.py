@@ -222,7 +222,9 @@ def _of_its_own_accord(history: History, gone: Exit) -> bool:
     spawn = _spawn_of(history, gone)
     began = 0.0 if spawn is None else spawn.t
     return any(span.planned.fault.may_end_target and gone.target in span.planned.fault.targets
-               and span.overlaps(max(began, gone.t - _AFTER_S), gone.t) for span in history.spans)
+               and (span.overlaps(max(began, gone.t - _AFTER_S), gone.t)
+                    or (span.injected is not None and _stood_still(history, span, gone, span.ended)))
+               for span in history.spans)
 
 
 def _with_its_job(history: History, gone: Exit) -> bool:
@@ -281,13 +283,14 @@ def _on_its_processes(history: History, gone: Exit) -> Iterator[tuple[Span, OfPr
             yield span, fault
 
 
-def _stood_still(history: History, span: Span, gone: Exit) -> bool:
-    """Return whether a process reported no round from a fault to its end: some trainers take longer than `_AFTER_S` to
-    notice that one of their processes is gone, and end then. How long it stood is for other checks."""
+def _stood_still(history: History, span: Span, gone: Exit, since: float | None = None) -> bool:
+    """Return whether a process reported no round from a fault to its end, or none `since` then: some trainers take
+    longer than `_AFTER_S` to notice that one of their processes is gone, or to give up, and end then. How long it stood
+    is for other checks."""
     if gone.t < span.began or history.tape.newest(gone.target, span.began) != gone.incarnation:
         return False
     steps = history.steps.get((gone.target, gone.incarnation))
-    return steps is not None and steps[-1].t <= span.began + _LOOKS_S
+    return steps is not None and steps[-1].t <= max(span.began, since or 0.0) + _LOOKS_S
 
 
 def _reasons(own: list[Event]) -> list[str]:

@@ -172,6 +172,14 @@ def test_who_can_not_write_may_end_if_its_scheduler_starts_it_again(inc, began, 
     assert verdict(history).verdict == result
 
 
+@pytest.mark.parametrize(("rounds", "result"), [(13, "passed"), (60, "failed")], ids=["it stood", "it had gone on"])
+def test_who_could_not_write_and_stands_still_may_end_long_after_it(rounds, result):
+    history = run(*trained("w-2", 150), *trained("w-1", rounds), *hit(1.0, kind="io"),
+                  an_event(4.0, "harness", 0, "healed", {"fault": "f1"}), ended(12.0, "w-1", 1, again=True),
+                  over(15.0), rounds=150, faults=IO)
+    assert verdict(history).verdict == result
+
+
 # -- restarts --------------------------------------------------------------------------------------------------------
 
 
