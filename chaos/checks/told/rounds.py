@@ -79,7 +79,7 @@ def rounds_never_go_back(history: History, bound: LostRounds) -> Finding:
     most = max((rounds for rounds, _ in lost), default=0)
     skipped = list(jumps(history))
     evidence = [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]]
-    if lost and len(history.learners) == 1:
+    if most > bound.rounds and len(history.learners) == 1 and history.plan.checks.resumed is None:
         evidence.append(line("for a job that goes on from a checkpoint write `checks: resumable` (docs/resumable.md)"))
     return Finding(most <= bound.rounds and not skipped,
                    f"{most} rounds back" + (f", {sum(jump.skipped for jump in skipped)} skipped" if skipped else ""),

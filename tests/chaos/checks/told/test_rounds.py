@@ -40,9 +40,9 @@ def made(*rounds, **settings):
     return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1", ranks=0):
+def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1", ranks=0, count=2):
     trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2, "ranks": ranks}},
+               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": count, "ranks": ranks}},
                "progress": [{"node": "w", "log": r"(?P<rank>\d:)?(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
                         f"faults: [{{{fault}, at: 5s, for: 1s}}]\n"), 0)
@@ -94,6 +94,14 @@ def test_a_process_that_begins_behind_what_its_predecessor_told_fails():
     lost = found(("w-1", 0, 7), ("w-1", 1, 0))
     assert (lost.holds, lost.measured, str(lost.bound)) == (False, "7 rounds back", "≤ 0")
     assert list(map(text, lost.evidence)) == ["w-1.1 began with round 0 at 0.10 s, when round 7 had been told"]
+
+
+@pytest.mark.parametrize(("count", "checks", "told_of_it"), [
+    (1, "{}", True), (2, "{}", False), (1, "{rounds_never_go_back: {rounds: 7}}", False),
+    (1, "{profile: resumable, rounds_never_go_back: {rounds: 0}}", False)])
+def test_a_job_of_one_worker_that_goes_back_is_told_of_the_profile_for_that(count, checks, told_of_it):
+    lost = found(("w-1", 0, 7), ("w-1", 1, 0), count=count, checks=checks)
+    assert any("write `checks: resumable`" in text(words) for words in lost.evidence) is told_of_it
 
 
 def test_one_that_goes_on_behind_itself_fails():
