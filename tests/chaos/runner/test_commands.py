@@ -456,8 +456,8 @@ def met(tmp_path, peers="caught"):
 def test_connections_that_no_command_names_are_caught_also_those_made_while_a_fault_lasts(run_toy, tmp_path):
     def run():
         return run_toy("{latency: worker-2.hub, at: 1s, for: 4s, delay: 80ms}",  # a start may take two seconds of them
-                       "{kill: worker-2, at: 1200ms, restart_after: 100ms}", "{partition: worker-1, at: 7s, for: 1s}",
-                       rounds=320, **met(tmp_path))
+                       "{kill: worker-2, at: 1200ms, restart_after: 100ms}", "{partition: worker-1, at: 7s, for: 2s}",
+                       rounds=345, **met(tmp_path))
 
     result = run()
     if verdicts(result)["faults_verified"] == "unknown":  # this machine stood still where the probes should have been
@@ -471,7 +471,8 @@ def test_connections_that_no_command_names_are_caught_also_those_made_while_a_fa
         lower < event.t - steady < upper)] for moment, (lower, upper) in {
             "slow": (1.6, 4.8), "quick": (5.3, 6.9)}.items()}
     assert median(rounds["slow"]) > 0.15 > median(rounds["quick"]), rounds
-    alone = [event for event in result.history.tape.of(Merge) if 7.5 < event.t - steady < 7.9]
+    cut = result.history.spans[-1]
+    alone = [event for event in result.history.tape.of(Merge) if cut.injected + 1 < event.t < cut.ended]
     assert {part.learner for event in alone for part in event.contributions} == {"worker-2"}
 
 
