@@ -7,6 +7,7 @@ The script is as it was. Where no fault waits for it nothing stands still.
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -19,17 +20,17 @@ def main() -> None:
     """See the module."""
     _, pattern, script, *arguments = sys.argv
 
-    renamed = ""
+    source, name = "", ""   # of the newest rename
 
     def hold(event: str, what: tuple[Any, ...]) -> None:
-        nonlocal renamed
+        nonlocal source, name
         written = event == "os.rename" or (event == "open" and set(str(what[1])) & set("wax"))
-        if not written or not (path := Path(str(what[event == "os.rename"]))).match(pattern):
+        if not written or not Path(path := str(what[event == "os.rename"])).match(pattern):
             return
-        again = event == "open" and str(path) == renamed  # from another file system it is copied instead
-        renamed = str(path) if event == "os.rename" else ""
-        if not again:
-            progress.hold("checkpoint.write")
+        if event == "open" and path == name != source and os.path.exists(source):
+            return   # it could not be renamed, since it is on another file system, and is copied
+        source, name = (str(what[0]), path) if event == "os.rename" else ("", "")
+        progress.hold("checkpoint.write")
     sys.addaudithook(hold)
     sys.argv[:], sys.path[0] = [script, *arguments], str(Path(script).parent)
     runpy.run_path(script, run_name="__main__")
