@@ -236,11 +236,6 @@ def from_logs(history: History) -> bool:
     return not history.plan.trainer.writers
 
 
-def made(history: History) -> str:
-    """Return what a run of this trainer is counted in, for people."""
-    return "round" if history.plan.trainer.counting.unit == "rounds" else "merge"
-
-
 def all_made(history: History) -> dict[str, float]:
     """Return when workers had made all their rounds, in seconds, where each counts its own: one may be done long before
     the others, and takes no part then."""

@@ -22,7 +22,6 @@ from diloco_chaos.chaos.checks.base import (
     first_done,
     hindered,
     longer,
-    made,
     need,
     need_before,
     zero,
@@ -61,19 +60,6 @@ _TOO_MUCH = 0.4
 """Such a share is taken to be lacking of the others, where one has a part in too many rounds."""
 
 
-class _TakesPart(NamedTuple):
-    """The words for a worker's part in what a trainer counts."""
-
-    first: str
-    never: str
-    too_late: str
-
-
-_TAKES_PART = {"merge": _TakesPart("first merged from", "was never merged from", "was not merged from"),
-               "round": _TakesPart("first had a part in a round", "never had a part in a round",
-                                   "had no part in a round")}
-
-
 @check(Within)
 def self_healing(history: History, bound: Within) -> Finding | None:
     """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
@@ -84,9 +70,9 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     window = window_s(history.plan.cluster) if history.plan.checks.excuses_outages else WINDOW_S
     need_before(history.seconds(start, history.first_fault),
                 window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S,
-                f"how often {made(history)}s came")
+                f"how often {history.plan.trainer.counting.made}s came")
     rate, contributors = pulse(history, start, history.first_fault)
-    need(rate, f"no {made(history)}s before the first fault")
+    need(rate, f"no {history.plan.trainer.counting.made}s before the first fault")
     if history.plan.checks.excuses_outages:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
         contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
@@ -138,7 +124,8 @@ def _all_back(history: History, last: float) -> float:
 
 
 def _pulse_in_words(history: History, rate: float, contributors: float) -> str:
-    return f"{rate:.1f} {made(history)}s/s from {contributors:.1f} {history.plan.trainer.counting.worker}s"
+    counting = history.plan.trainer.counting
+    return f"{rate:.1f} {counting.made}s/s from {contributors:.1f} {counting.worker}s"
 
 
 def window_s(cluster: TrainerSettings) -> float:
@@ -258,7 +245,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if spawn is None:
         raise Unknown(f"{target} was not started again")
     incarnation, merges = spawn.incarnation, target in (history.coordinator, *history.plan.cluster.names)
-    after = [merge for merge in history.merges if merge.t > spawn.t]
+    after, taken = [merge for merge in history.merges if merge.t > spawn.t], history.plan.trainer.counting.taken
     wanted = _members_before(history, span) if history.plan.trainer.is_silent(target) else 0
     first: Merge | Received | None
     if target == history.coordinator:
@@ -271,7 +258,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
                 "first merged again" if target == history.coordinator else
-                _TAKES_PART[made(history)].first if merges else
+                f"first {taken}" if merges else
                 f"and the next round of {wanted} members was" if wanted else "and the next round was")
         words = line(f"{target}.{incarnation} started at ", spawn.t, f", {verb} at ", first.t,
                      _refused(history, target, [(spawn.t, first.t)]))
@@ -281,8 +268,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
-         f"{target}.{incarnation} {_TAKES_PART[made(history)].too_late} before the run ended", longer(history))
-    never = (_TAKES_PART[made(history)].never if merges else f"no round had {wanted} members after that" if wanted else
+         f"{target}.{incarnation} was not {taken} before the run ended", longer(history))
+    never = (f"was never {taken}" if merges else f"no round had {wanted} members after that" if wanted else
              "no round was finished after that")
     return [_Return(math.inf, line(f"{target}.{incarnation} started at ", spawn.t, f" and {never}"), spawn.t,
                     history.end)]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, made, need, zero
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
@@ -48,7 +48,7 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     gaps = sorted(_gaps(history, bound, history.merges), reverse=True,
                   key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
     worst = gaps[0]
-    words = line(f"no {made(history)} from ", worst.start, " to ", worst.end)
+    words = line(f"no {history.plan.trainer.counting.made} from ", worst.start, " to ", worst.end)
     if worst.counted < worst.end - worst.start:
         words = line(words, f", of which {show_seconds(worst.counted)} while enough were there to merge")
     longest, allowed = beside(worst.counted, worst.allowed)
@@ -70,7 +70,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
-    none = f"no {made(history)} "
+    none = f"no {history.plan.trainer.counting.made} "
     return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}",
                    at_least(f"{bound.at_least:.0%}"),
                    [line(none, "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
@@ -82,7 +82,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
 def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]:
     """Return the times from one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
-    need(len(gaps) > _LEAST_GAPS, f"there are no {made(history)}s after the steady state")
+    need(len(gaps) > _LEAST_GAPS, f"there are no {history.plan.trainer.counting.made}s after the steady state")
     if history.plan.checks.excuses_outages:
         availability = history.once(Availability)
         return [_excused(history, bound, availability, *gap) for gap in gaps]
@@ -145,7 +145,7 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     baseline = history.references.get("fault-free")
     if baseline and baseline.merge_gap_p99 is not None:
         return baseline.merge_gap_p99
-    unit, gaps = made(history), sorted(history.gaps(start, history.first_fault)[1:-1])
+    unit, gaps = history.plan.trainer.counting.made, sorted(history.gaps(start, history.first_fault)[1:-1])
     longest = max(gaps, default=bound.max_gap)
     later = "let the first fault come later" if history.plan.faults else history.plan.trainer.counting.longer
     remedy = (f"say how long a gap between two {unit}s may be: `no_global_stall: "

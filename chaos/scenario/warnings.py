@@ -37,7 +37,7 @@ def warnings_of(trainer: Trainer, faults: Sequence[Fault]) -> list[str]:
     needed = cluster.learners_needed
     if len(set(cluster.names) - dead) < needed:
         warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again"
-                        if trainer.counting.unit != "rounds" else
+                        if trainer.counting.made == "merge" else
                         f"nothing starts {names(sorted(dead))} again, and too few workers are left to go on: write "
                         f"`restart_after` at the fault")
     if trainer.coordinator in dead:

@@ -130,24 +130,24 @@ def rounds_repeat(history: History, bound: RoundsRepeat) -> Finding | None:
     if not asked and not (alone or history.plan.cluster.blocking):
         return None  # workers that finish no round together may well learn from each other meanwhile
     pairs, why = _made_twice(history, bound.after_rounds)
-    whole = _as_without_faults(history, bound) if alone else None
-    if not pairs:
-        if whole or not asked:
-            return whole
-        raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
     differ = [(before, again, unlike) for before, again in pairs
               if (unlike := _unlike(before.said, again.said, bound.tolerance))]
+    whole = _as_without_faults(history, bound) if alone and not differ else None
+    if whole and not (pairs and whole.holds):
+        return whole
+    if not pairs:
+        if not asked:
+            return None
+        raise Unknown(why, "a kill that comes later than a checkpoint (`at`)" if why == _NO_ROUND_TWICE else "")
     if differ and bound.control:
         _controlled(history, bound.tolerance)
-    if not differ and whole and not whole.holds:
-        return whole
     evidence = [line(f"round {again.round}: {before.process} told {unlike.one} at ", before.t,
                      f", and {again.process} told {unlike.other} at ", again.t) for before, again, unlike in differ[:3]]
     if differ:
         evidence.append(line("docs/resumable.md says what is often not restored; a trainer that computes the same in "
                              "another order needs a `tolerance`"))
     allowed = f"0 by more than {bound.tolerance:.2%}" if bound.tolerance else "0"
-    also = f"; {whole.measured}" if whole and not differ else ""
+    also = f"; {whole.measured}" if whole else ""
     return Finding(not differ, f"{len(differ)} of {len(pairs)} differ{_which(again for _, again in pairs)}{also}",
                    allowed, evidence, figures=violations(differ))
 

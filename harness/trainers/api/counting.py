@@ -15,6 +15,10 @@ class Counting:
 
     unit: Literal["tokens", "rounds"]
     worker: Literal["learner", "worker"]
+    made: Literal["merge", "round"]
+    """What comes again and again while training goes on."""
+    taken: str
+    """What becomes of a worker that has its part in one, for people."""
     contributors: str
     """Of a merge, for people."""
     longer: str
@@ -33,9 +37,10 @@ class Counting:
     """So many steps before the first fault tell a worker's pace where there is no nominal one; infinite: none do."""
 
 
-TOKENS = Counting("tokens", worker="learner", contributors="learners per merge", longer="a larger `budget`",
-                  unsteady="the cluster never merged from every learner", loss="Held-out loss",
-                  loss_by="processed tokens", axis=("million tokens", 1e6))
-ROUNDS = Counting("rounds", worker="worker", contributors="workers a round", longer="more `rounds`",
+TOKENS = Counting("tokens", worker="learner", made="merge", taken="merged from", contributors="learners per merge",
+                  longer="a larger `budget`", unsteady="the cluster never merged from every learner",
+                  loss="Held-out loss", loss_by="processed tokens", axis=("million tokens", 1e6))
+ROUNDS = Counting("rounds", worker="worker", made="round", taken="taken into a round",
+                  contributors="workers a round", longer="more `rounds`",
                   unsteady="not every worker had a part in a round", loss="Loss", loss_by="rounds", axis=("rounds", 1),
                   signs=(Step,), steps_for_pace=8)
