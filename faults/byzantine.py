@@ -79,8 +79,8 @@ class Poison(Impersonation):
         return hit.rogue(target, self.content)
 
     def refused(self, event: Refused) -> bool:
-        """Return whether it was refused for what is wrong with it, and of steps that no learner made."""
-        return bool(event.reason == _REASONS[self.content] and event.last == 0)
+        """Return whether it was refused for what is wrong with it, and stood for a single step as the impostor's do."""
+        return event.reason == _REASONS[self.content] and event.first == event.last
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

@@ -173,7 +173,8 @@ def _are(names: Collection[str]) -> str:
 
 
 class Corrupt(Damage):
-    """Bits turn over."""
+    """Bits turn over, of a safetensors file those of its tensors: a header that can't be read needs no digest to be
+    noticed, and of a small file it is most."""
 
     drawn = Drawn(190, _DRAWN, family="damage")
 
@@ -181,13 +182,20 @@ class Corrupt(Damage):
 
     def damaged(self, content: bytes, chance: random.Random) -> bytes:
         """One byte in a thousand is another one, at least one of them."""
-        changed = bytearray(content)
+        changed, start = bytearray(content), _values_from(content)
         for _ in range(max(1, len(changed) // 1000)):
-            place = chance.randrange(len(changed))
+            place = chance.randrange(start, len(changed))
             changed[place] ^= chance.randrange(1, 256)
         if bytes(changed) == content:  # two turns of one byte may cancel each other
             changed[-1] ^= 1
         return bytes(changed)
+
+
+def _values_from(content: bytes) -> int:
+    """Return where the tensors of a safetensors file begin: eight bytes tell the length of the header, which is JSON.
+    Of any other file, and of one without tensors, 0."""
+    begin = 8 + int.from_bytes(content[:8], "little")
+    return begin if content[8:9] == b"{" and begin < len(content) else 0
 
 
 class Truncate(Damage):

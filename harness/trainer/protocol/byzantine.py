@@ -77,8 +77,9 @@ class Liar(Rogue):
 
 
 class Poisoner(Rogue):
-    """Answers every request with poison. Its answers claim step 0, which no learner ever takes, so that they can't be
-    mistaken for the real one's. The syncer answers each that it has taken with the fragment's value."""
+    """Answers every request with poison, of which all but the values is right: it stands for one step, the one after
+    where training is. A syncer that does not look at the values merges it. The syncer answers each that it has taken
+    with the fragment's value."""
 
     def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig, content: Content) -> None:
         super().__init__(token, learner, incarnation, config)
@@ -124,9 +125,9 @@ class Poisoner(Rogue):
     def _answer(self, request: Request) -> tuple[Message, Tensors]:
         version, value = self._held[request.fragment]
         poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
-        return OuterGradient(round=request.round, fragment=request.fragment, base_version=version, first_step=0,
-                             last_step=0,
-                             steps=1, tokens=1, digest=digest(poisoned)), self._codec.pack(poisoned, "")
+        return OuterGradient(round=request.round, fragment=request.fragment, base_version=version,
+                             first_step=self._step, last_step=self._step, steps=1, tokens=self._each,
+                             digest=digest(poisoned)), self._codec.pack(poisoned, "")
 
 
 def rogue(token: str, learner: str, incarnation: int, config: TrainerConfig, what: Content | About) -> Rogue:

@@ -123,7 +123,7 @@ def assert_refused(address, events, content, reason):
     while len(events("refused")) < 2:
         pass
     assert {event.reason for event in events("refused")} == {reason}
-    assert all(event.last == 0 for event in events("refused"))
+    assert all(event.first == event.last for event in events("refused"))
     assert not events("merge")
 
 
