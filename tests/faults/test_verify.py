@@ -256,7 +256,8 @@ def test_full_disks_are_felt_by_a_write_of_each_target():
 
 def test_poison_is_felt_by_what_was_refused():
     fault = "{poison: learner-1, at: 4s, count: 2}"
-    refused = [syncer(5.2 + number, "refused", learner="learner-1", reason="not finite", first=7, last=7) for number in range(2)]
+    refused = [syncer(5.2 + number, "refused", learner="learner-1", reason="not finite", first=7, last=7)
+               for number in range(2)]
     assert observed(fault, *refused, later={"sent": 2}) == (True, "2 of 2 sent, 2 refused")
     assert not observed(fault, *refused, later={"sent": 1})[0]
     assert observed(fault, later={"sent": 2}) == (True, "2 of 2 sent, and none refused", "no reaction")

@@ -1,4 +1,4 @@
-"""Scenarios of the library reach the guards that they are for: a trainer without the guard does not get through them."""
+"""Scenarios of the library reach the guards that they are for: a trainer without its guard does not get through."""
 
 import math
 
