@@ -43,24 +43,37 @@ def silence_noticed(history: History) -> Finding | None:
 
 @check(needs={"fragments"}, unverified="judged")
 def nobody_starves(history: History) -> Finding | None:
-    """While no node is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
+    """While no node is hit, every learner is asked in most rounds; where all are alike, it is merged from in most.
+    While others are hit, but not the syncer, a learner is asked in most, too."""
     start, availability = _all_connected(history), history.once(Availability)
     rounds = [merge for merge in history.merges
-              if merge.opened >= start and availability.quiet(merge.opened, merge.t)]
-    if len(rounds) < _LEAST_ROUNDS:
-        return None  # a node was hit nearly all the time
-    asked = Counter(learner for merge in rounds for learner in set(merge.asked))
-    shares = [(asked[learner] / len(rounds), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
-              for learner in history.plan.cluster.starters]
-    if history.plan.cluster.merges_from_all:
-        merged = _merged(rounds)
-        shares += [(merged[learner] / len(rounds), f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
-                   for learner in history.plan.cluster.starters]
+              if merge.opened >= start and availability.untouched(history.recorder, merge.opened, merge.t)]
+    quiet, others = list[Merge](), list[Merge]()
+    for merge in rounds:
+        (quiet if availability.quiet(merge.opened, merge.t) else others).append(merge)
+    shares, merged = list[tuple[float, str]](), _merged(quiet)
+    for learner in history.plan.cluster.starters:
+        shares += _share(quiet, sum(learner in merge.asked for merge in quiet), f"{learner} was asked")
+        if history.plan.cluster.merges_from_all:
+            shares += _share(quiet, merged[learner], f"{learner} was merged from")
+        beside_it = [merge for merge in others if availability.untouched(learner, merge.opened, merge.t)]
+        shares += _share(beside_it, sum(learner in merge.asked for merge in beside_it),
+                         f"while others were hit {learner} was asked")
+    if not shares:
+        return None  # somebody was hit nearly all the time
     least = min(share for share, _ in shares)
     return Finding(least >= _MOST, f"least {least:.0%}", at_least(f"{_MOST:.0%}"),
-                   [words.format(share) for share, words in sorted(shares)[:3]],
+                   [words for _, words in sorted(shares)[:3]],
                    [] if least >= _MOST else [hindered(rounds[0].opened, rounds[-1].t, 1 - least / _MOST)],
                    figures=[Figure(value=least, limit=_MOST, best=1.0, unit="share")])
+
+
+def _share(rounds: Sequence[Merge], number: int, words: str) -> list[tuple[float, str]]:
+    """Return the share of these rounds that this number is, and words for it; nothing of too few rounds."""
+    if len(rounds) < _LEAST_ROUNDS:
+        return []
+    share = number / len(rounds)
+    return [(share, f"{words} in {share:.0%} of {len(rounds)} rounds")]
 
 
 def _merged(rounds: Sequence[Merge]) -> Counter[str]:

@@ -89,8 +89,17 @@ class Availability:
 
     def quiet(self, start: float, end: float) -> bool:
         """Return whether no node was out between these times, and every node that was out before has settled."""
-        return not any(gone < end and start < back + SETTLED_S for intervals in self.out.values()
-                       for gone, back in intervals)
+        return all(self.untouched(node, start, end) for node in self.out)
+
+    def untouched(self, node: str, start: float, end: float) -> bool:
+        """Return whether this node was not out between these times, and has settled if it was out before."""
+        return not any(gone < end and start < back + SETTLED_S for gone, back in self.out[node])
+
+    def goes_on(self, start: float, end: float) -> bool:
+        """Return whether what was hit between these times, if anything, may delay no merge: neither the coordinator
+        was, nor as many learners as it takes."""
+        return (self.untouched(self._all, start, end)
+                and sum(self.untouched(name, start, end) for name in self._names) >= self._needed)
 
     def unable_s(self, start: float, end: float) -> float:
         """Return the seconds in which nothing could be merged."""

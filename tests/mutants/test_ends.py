@@ -28,7 +28,30 @@ def last_turns_left_out(patch):
     patch.setattr(syncer, "due", lambda before, now, *more: [] if now > 125 else usual(before, now, *more))
 
 
+def nothing_due_while_one_is_gone(patch):
+    """Of one fragment; the others are merged as ever."""
+    usual = syncer.Syncer._want
+    patch.setattr(syncer.Syncer, "_want", lambda self, fragments: usual(self, [
+        index for index in fragments if index != 3 or all(peer.live for peer in self.peers.values())]))
+
+
+def one_is_left_out_while_another_is_gone(patch):
+    usual = syncer.Syncer._ask
+
+    def ask(self, round_):
+        everybody = dict(self.peers)
+        if not all(peer.live for peer in everybody.values()):
+            self.peers.pop("learner-3", None)
+        yield from usual(self, round_)
+        self.peers.update(everybody)
+    patch.setattr(syncer.Syncer, "_ask", ask)
+
+
 MUTANTS = [Mutant(ignored_stop, "end_correct"), Mutant(never_due, "fragments_in_turn"),
-           Mutant(seldom_due, "fragments_in_turn"), Mutant(last_turns_left_out, "fragments_in_turn")]
+           Mutant(seldom_due, "fragments_in_turn"), Mutant(last_turns_left_out, "fragments_in_turn"),
+           Mutant(nothing_due_while_one_is_gone, "fragments_in_turn",
+                  [{"kill": "learner-2", "at": "3s", "restart_after": "3s"}]),
+           Mutant(one_is_left_out_while_another_is_gone, "nobody_starves",
+                  [{"kill": "learner-2", "at": "3s", "restart_after": "3s"}])]
 
 test_a_bug_of_the_end_or_of_turns_is_found = finds(MUTANTS)

@@ -15,7 +15,8 @@ from diloco_chaos.harness.record.tape.events import Finished, Merge, Steady
 
 @check(needs={"fragments"}, unverified="judged")
 def fragments_in_turn(history: History) -> Finding | None:
-    """Every fragment is merged once in H steps of the global clock, to the end of training, while no node is hit."""
+    """Every fragment is merged once in H steps of the global clock, to the end of training, while neither the syncer is
+    hit nor so many learners that those left are no quorum."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of(Finished, node=COORDINATOR)[:1] if event.t <= history.end]
     availability = history.once(Availability)
@@ -25,7 +26,7 @@ def fragments_in_turn(history: History) -> Finding | None:
         mine = [merge for merge in history.merges if merge.fragment == fragment and merge.t >= start]
         ends: list[Steady | Merge | Finished] = [*history.tape.of(Steady, node=COORDINATOR)[:1], *mine, *finished]
         for before, after in pairwise(ends):
-            if not availability.quiet(before.t, after.t):
+            if not availability.goes_on(before.t, after.t):
                 continue
             # A syncer that stood still hears of many steps at once, and its clock runs ahead of all learners.
             up = history.seconds(before.t, after.t)
@@ -36,7 +37,7 @@ def fragments_in_turn(history: History) -> Finding | None:
                                           f", in {steps} steps"),
                               Late(before.t, after.t, turn * step_s + after.t - before.t - up)))
     if not judged:
-        return None  # a node was hit all the time
+        return None  # too much was hit all the time
     wrong.sort(key=lambda entry: (entry[0], text(entry[1])), reverse=True)
     return Finding(not wrong, f"longest {longest} steps", at_most(f"{turn:g} steps"),
                    [words for _, words, _ in wrong[:3]], [late for _, _, late in wrong],

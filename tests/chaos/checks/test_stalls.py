@@ -59,8 +59,19 @@ def test_a_clock_that_runs_ahead_of_all_learners_leaves_out_no_turn(calm):
     assert calm.forged(late, step=late.step + 60).verdict("fragments_in_turn").verdict == "passed"
 
 
-def test_what_waits_while_somebody_is_hit_is_not_judged(storm):
+def test_what_waits_while_a_learner_is_hit_and_others_are_enough_is_told(storm):
     story = storm.without(lambda event: event.event == "merge" and event.fragment == 2 and 12 < event.t < 15)
+    assert story.verdict("fragments_in_turn").verdict == "failed"
+
+
+def test_what_waits_while_those_who_are_left_are_no_quorum_is_not_judged(storm):
+    story = storm.bounded(quorum=4).without(
+        lambda event: event.event == "merge" and event.fragment == 2 and 12 < event.t < 15)
+    assert story.verdict("fragments_in_turn").verdict == "passed"
+
+
+def test_what_waits_while_the_syncer_is_hit_is_not_judged(reborn):
+    story = reborn.without(lambda event: event.event == "merge" and event.fragment == 2 and 2 < event.t < 5.4)
     assert story.verdict("fragments_in_turn").verdict == "passed"
 
 
