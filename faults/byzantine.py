@@ -80,7 +80,7 @@ class Poison(Impersonation):
 
     def refused(self, event: Refused) -> bool:
         """Return whether it was refused for what is wrong with it, and stood for a single step as the impostor's do."""
-        return event.reason == _REASONS[self.content] and event.first == event.last
+        return event.reason == _REASONS[self.content] and event.first is not None and event.first == event.last
 
     def describe(self) -> str:
         """Return what the fault does, in words for people."""

@@ -263,6 +263,8 @@ def test_poison_is_felt_by_what_was_refused():
     assert observed(fault, later={"sent": 2}) == (True, "2 of 2 sent, and none refused", "no reaction")
     honest = syncer(5.2, "refused", learner="learner-1", reason="late", last=40)
     assert not observed(fault, honest, later={"sent": 2})[0]
+    donated = syncer(5.2, "refused", learner="learner-1", reason="not finite")  # it stands for no steps
+    assert not observed(fault, donated, later={"sent": 2})[0]
 
 
 def test_a_lie_is_felt_by_what_was_refused_as_impossible():
