@@ -51,11 +51,13 @@ def nobody_starves(history: History) -> Finding | None:
     quiet, others = list[Merge](), list[Merge]()
     for merge in rounds:
         (quiet if availability.quiet(merge.opened, merge.t) else others).append(merge)
-    shares, merged = list[tuple[float, str]](), _merged(quiet)
+    shares = list[tuple[float, str]]()
+    if history.plan.cluster.merges_from_all:
+        merged = _merged(quiet)
+        for learner in history.plan.cluster.starters:
+            shares += _share(quiet, merged[learner], f"{learner} was merged from")
     for learner in history.plan.cluster.starters:
         shares += _share(quiet, sum(learner in merge.asked for merge in quiet), f"{learner} was asked")
-        if history.plan.cluster.merges_from_all:
-            shares += _share(quiet, merged[learner], f"{learner} was merged from")
         beside_it = [merge for merge in others if availability.untouched(learner, merge.opened, merge.t)]
         shares += _share(beside_it, sum(learner in merge.asked for merge in beside_it),
                          f"while others were hit {learner} was asked")

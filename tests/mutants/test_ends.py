@@ -47,11 +47,10 @@ def one_is_left_out_while_another_is_gone(patch):
     patch.setattr(syncer.Syncer, "_ask", ask)
 
 
+GONE = {"kill": "learner-2", "at": "3s", "restart_after": "3s"}
 MUTANTS = [Mutant(ignored_stop, "end_correct"), Mutant(never_due, "fragments_in_turn"),
            Mutant(seldom_due, "fragments_in_turn"), Mutant(last_turns_left_out, "fragments_in_turn"),
-           Mutant(nothing_due_while_one_is_gone, "fragments_in_turn",
-                  [{"kill": "learner-2", "at": "3s", "restart_after": "3s"}]),
-           Mutant(one_is_left_out_while_another_is_gone, "nobody_starves",
-                  [{"kill": "learner-2", "at": "3s", "restart_after": "3s"}])]
+           Mutant(nothing_due_while_one_is_gone, "fragments_in_turn", [GONE]),
+           Mutant(one_is_left_out_while_another_is_gone, "nobody_starves", [GONE])]
 
 test_a_bug_of_the_end_or_of_turns_is_found = finds(MUTANTS)

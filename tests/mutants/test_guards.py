@@ -10,6 +10,7 @@ from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.record.storage import disk
 from diloco_chaos.harness.trainer.coordinator import fragment_state, syncer
 from diloco_chaos.harness.trainer.learner import learner
+from planting import failed
 
 
 def merges_any_values(patch):
@@ -49,6 +50,11 @@ def test_without_its_guard_the_run_fails(name, without, check, seed, monkeypatch
     assert check not in without_torch(name, seed).failed
     without(monkeypatch)
     assert check in without_torch(name, seed).failed
+
+
+def test_a_poison_that_is_merged_fails_a_small_run(monkeypatch):
+    merges_any_values(monkeypatch)
+    assert "weights_correct" in failed([{"poison": "learner-2", "at": "4s", "count": 2}], {})
 
 
 def test_who_takes_tensors_of_any_shape_does_not_get_through(monkeypatch):
