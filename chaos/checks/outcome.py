@@ -28,8 +28,10 @@ from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import LossPoint, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
+from diloco_chaos.faults.processes.process import TYPICAL_START_S
 from diloco_chaos.harness.base.tensors import np
-from diloco_chaos.harness.record.tape.events import Residue
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Ready, Residue, Spawn
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
@@ -192,12 +194,13 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
     wall = history.seconds(start, history.end)
     need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
     value = goodput_between(history, start, history.end)
-    predicted = history.plan.predicted_availability()
+    late = _started_late(history)
+    predicted = history.plan.predicted_availability() * (1 - late / wall)
     least = 0.9 * predicted if bound.at_least is None else bound.at_least
     if history.plan.checks.excuses_outages:
         least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", at_least(f"{least:.1%}"),
-                   [*_never(predicted, least), _became(history),
+                   [*_never(predicted, least), *_slow(late), _became(history),
                     f"measured over {wall:.1f} s of {history.plan.cluster.learners} learners from the steady state on"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
                    [Figure(value=value, limit=least, best=1.0, unit="share")])
@@ -208,6 +211,27 @@ def _never(predicted: float, least: float) -> list[str]:
     if predicted >= least:
         return []
     return [f"the plan's own faults were predicted to leave {predicted:.0%}, less than the {least:.1%} asked for"]
+
+
+def _started_late(history: History) -> float:
+    """Return the seconds of the whole cluster by which replacements were ready later than the prediction takes for
+    granted, as far as the first processes of this run were, too: a slow place is no fault of the trainer."""
+    ready: dict[Node, float] = {}
+    for event in history.tape.of(Ready):
+        ready.setdefault((event.node, event.inc), event.t)
+    took = {node: ready[node] - spawn.t for spawn in history.tape.of(Spawn)
+            if (node := (spawn.target, spawn.incarnation)) in ready and spawn.target in history.plan.cluster.names}
+    usual = max((s for (_, incarnation), s in took.items() if incarnation == 0), default=0.0)
+    late = sum(max(0.0, min(s, usual) - TYPICAL_START_S) for (_, incarnation), s in took.items() if incarnation > 0)
+    return late if history.plan.cluster.coupling.waits != "nobody" else late / history.plan.cluster.learners
+
+
+def _slow(late: float) -> list[str]:
+    """Return a line that says that the prediction allows for a slow place, where it does; else no line."""
+    if not late:
+        return []
+    return [f"processes start slowly here, the first ones, too: {show_seconds(late)} of the cluster's time are allowed "
+            "for it"]
 
 
 def _became(history: History) -> str:

@@ -46,6 +46,27 @@ def test_goodput_is_held_against_nine_tenths_of_the_availability_that_the_plan_p
     assert verdict.bound == f"≥ {0.9 * 84 / (84 + 7):.1%}"
 
 
+def test_a_place_where_every_process_starts_slowly_lowers_the_goodput_that_is_asked_for(storm):
+    story = storm.bounded("{}")
+    took = {event.inc: event.t - spawn.t for event in story.all("ready", "learner-1")
+            for spawn in story.all("spawn") if (spawn.target, spawn.incarnation) == ("learner-1", event.inc)}
+    assert set(took) == {0, 1}
+    later = {inc: 5 - s for inc, s in took.items()}
+
+    def late(*lives):
+        changed = story
+        for life in lives:
+            changed = changed.forged(lambda event, life=life: event.event == "ready" and event.node == "learner-1"
+                                     and event.inc == life, later=later[life])
+        return changed.verdict("goodput")
+
+    usual = story.verdict("goodput").bound
+    assert late(0).bound == late(1).bound == usual
+    slow = late(0, 1)
+    assert float(slow.bound.strip("≥ %")) < float(usual.strip("≥ %"))
+    assert any("500 ms of the cluster's time are allowed for it" in line for line in slow.evidence)
+
+
 def test_without_pace_a_step_counts_what_it_computed(calm):
     # A third of the nominal time, so a third of the goodput.
     verdict = calm.bounded("{goodput: {at_least: 40%}}", step_time=0).verdict("goodput")
