@@ -106,7 +106,9 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
     if detail["type"] in ("int_type", "float_type") and isinstance(detail["input"], str):
         message += f"; {detail['input']!r} is text" + (
             " (leave the quotes out)" if re.fullmatch(r"[\d.]+", detail["input"]) else "")
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden" and where[0] == "checks" and len(where) == 2 and _key(where) in CHECKS:
+        message = f"the check {_key(where)} has no bound to set; remove this: it judges without one"
+    elif detail["type"] == "extra_forbidden":
         known = known_keys(document, where)
         keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
         message = f"unknown key {_key(where)!r}{_profile(where) or nearest(_key(where), known)}{keys}"

@@ -29,10 +29,14 @@ from diloco_chaos.chaos.exploration.explore import (
     rounds,
 )
 from diloco_chaos.chaos.exploration.report import show
+from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.workers import InProcess, WorkerProcesses
+
+SHORT = scenario(budget="60 steps")
+"""For what does not ask what is found."""
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -69,9 +73,9 @@ def fingerprint(folder):
 
 
 def test_the_results_do_not_depend_on_the_number_of_workers(tmp_path):
-    explore(Search(BASE, 3), tmp_path / "one", InProcess(SCHEDULES), runs=24)
+    explore(Search(SHORT, 3), tmp_path / "one", InProcess(SCHEDULES), runs=12)
     pool = WorkerProcesses(SCHEDULES, 2)
-    explore(Search(BASE, 3), tmp_path / "two", pool, runs=24)
+    explore(Search(SHORT, 3), tmp_path / "two", pool, runs=12)
     pool.close()
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
 
@@ -81,39 +85,43 @@ def test_a_worker_that_is_killed_loses_no_result(tmp_path):
     killed = []
 
     def kill_once(state):
-        if state.done >= 10 and not killed:
+        if state.done >= 6 and not killed:
             killed.append(next(iter(pool._pool._processes)))
             os.kill(killed[0], signal.SIGKILL)
-    state = explore(Search(BASE, 4), tmp_path, pool, runs=32, tell=kill_once)
+    state = explore(Search(SHORT, 4), tmp_path, pool, runs=18, tell=kill_once)
     pool.close()
     assert killed
-    assert [tried.number for tried in state.tried] == list(range(32))
+    assert [tried.number for tried in state.tried] == list(range(18))
 
 
 def test_an_exploration_that_was_killed_goes_on_where_it_was(tmp_path):
-    command = [sys.executable, "-m", "diloco_chaos", "explore", "base", "--runs", "16", "--seed", "7",
+    short = tmp_path / "short.yaml"
+    short.write_text(as_json(SHORT))
+    command = [sys.executable, "-m", "diloco_chaos", "explore", str(short), "--runs", "10", "--seed", "7",
                "--corpus-dir", str(tmp_path / "killed"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     results = tmp_path / "killed" / "results.jsonl"
     until = time.monotonic() + 60
-    while (not results.exists() or results.stat().st_size < 2000) and time.monotonic() < until:
+    while process.poll() is None and time.monotonic() < until:
+        if results.exists() and results.stat().st_size > 1000:
+            break
         time.sleep(0.02)
     process.kill()
     process.wait()
     with open(results, "a") as file:
-        file.write('{"number": 15, "fau')  # the kill came in the middle of a line
+        file.write('{"number": 9, "fau')  # the kill came in the middle of a line
     before = len(results.read_text().splitlines()) - 1
-    assert 0 < before < 16
-    subprocess.run(command, check=True, capture_output=True)
+    assert 0 < before < 10
     whole = [*command[:-2], str(tmp_path / "whole"), "--json"]
-    subprocess.run(whole, check=True, capture_output=True)
+    codes = {subprocess.run(words, check=False, capture_output=True).returncode for words in (command, whole)}
+    assert codes == {3}, "training is too short here to decide anything"
     assert fingerprint(tmp_path / "killed") == fingerprint(tmp_path / "whole")
 
 
 def test_a_folder_of_another_exploration_is_refused(tmp_path):
-    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
+    explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=1)
     with pytest.raises(ExplorationError, match="name another folder with --corpus-dir"):
-        explore(Search(BASE, 2), tmp_path, InProcess(SCHEDULES), runs=1)
+        explore(Search(SHORT, 2), tmp_path, InProcess(SCHEDULES), runs=1)
 
 
 @pytest.mark.parametrize(("name", "make", "why"), [
@@ -123,49 +131,49 @@ def test_a_folder_of_another_exploration_is_refused(tmp_path):
     ("results.jsonl", lambda path: path.symlink_to("/dev/zero"), "results.jsonl: not a plain file; .* remove it"),
     ("results.jsonl", lambda path: path.write_bytes(b"x" * (1 << 24) + b"\n"), "line 1: is no result")])
 def test_a_folder_in_which_somebody_else_put_something_is_refused(tmp_path, name, make, why):
-    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
+    explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=1)
     there = tmp_path / name
     if there.is_file():
         there.unlink()
     make(there)
     with pytest.raises(ExplorationError, match=why):
-        explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
+        explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=1)
 
 
 def test_what_was_there_already_is_told(tmp_path):
-    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=2)
-    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
+    explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=2)
+    state = explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=3)
     out = io.StringIO()
     show(state, Console(file=out, width=100))
     assert "2 of them were there already" in out.getvalue()
 
 
 def test_one_that_is_over_goes_on_where_it_was(tmp_path):
-    first = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
-    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
+    first = explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=3)
+    state = explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=3)
     assert len(state.tried) == 6
     assert state.tried[:3] == first.tried
 
 
 def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first(tmp_path, monkeypatch):
     PLANTED["double_merge"](monkeypatch)
-    before = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=24)
+    before = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=12)
     assert "exactly_once" in before.found
     monkeypatch.undo()
     monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.source_digest", lambda: "another version")
-    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=24)
+    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=12)
     seeds = [json.loads(line)["faults"] for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
-    assert [list(tried.faults) for tried in state.tried[:len(seeds)]] == seeds[:24]
+    assert [list(tried.faults) for tried in state.tried[:len(seeds)]] == seeds[:12]
     broke = [list(tried.faults) for tried in before.tried if tried.failed]
     assert all(faults in seeds for faults in broke)
-    assert len(seeds) < 24
+    assert len(seeds) < 12
     assert state.found == {}
     assert (tmp_path / "earlier" / "exactly-once.yaml").exists()
     assert not (tmp_path / "exactly-once.yaml").exists()
 
 
 def test_a_seed_has_the_cluster_that_it_was_drawn_with(tmp_path, monkeypatch):
-    search = Search(BASE, draws_clusters=True)
+    search = Search(SHORT, draws_clusters=True)
     explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
     monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.source_digest", lambda: "another version")
     state = explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
@@ -231,11 +239,11 @@ def test_what_broke_is_a_find_however_few_were_decided():
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):
-    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=2)
+    explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=2)
     results = tmp_path / "results.jsonl"
     results.write_text(results.read_text() + "garbage{{\n")
     with pytest.raises(ExplorationError, match=r"results\.jsonl, line 4: is no result"):
-        explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=4)
+        explore(Search(SHORT), tmp_path, InProcess(SCHEDULES), runs=4)
 
 
 def test_a_run_that_crashes_is_a_find(monkeypatch):

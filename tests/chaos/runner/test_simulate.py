@@ -29,7 +29,7 @@ from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 from diloco_chaos.scenarios import find
 
 SMALL = scenario(learners=2, budget="100 steps", step_time="60ms")
-PLANS = 200
+PLANS = 60
 
 
 def plan(number):
@@ -51,7 +51,7 @@ def test_the_same_plan_gives_the_same_tape_in_any_process_twice_and_under_anothe
                                cwd=os.path.dirname(__file__), stdout=subprocess.PIPE, text=True,
                                env=os.environ | {"PYTHONHASHSEED": seed}) for seed in ("1", "77")]
     here = [digest(number) for number in range(PLANS)]
-    assert here[:25] == [digest(number) for number in range(25)]
+    assert here[:10] == [digest(number) for number in range(10)]
     assert len(set(here)) > PLANS * 0.9
     for other in others:
         assert json.loads(other.communicate()[0]) == here

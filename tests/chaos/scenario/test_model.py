@@ -52,6 +52,12 @@ checks: {uptime: {at_least: 200 percent}}
     assert len(found) == 6
 
 
+def test_a_bound_of_a_check_that_has_none_is_not_called_an_unknown_key():
+    assert problems(HEAD + "checks: {exactly_once: {at_least: 2}, exactly_onc: {}}\n") == [
+        "mine.yaml:3:10: the check exactly_once has no bound to set; remove this: it judges without one",
+        "mine.yaml:3:39: unknown key 'exactly_onc'"]
+
+
 def test_what_is_wrong_with_a_cluster_does_not_hide_what_else_is():
     found = problems(HEAD + """cluster: {model: quadratc, learners: 4, budget: 300 stps, step_time: -5ms}
 faults: [{kill: learner-7, at: 3s}]
