@@ -56,11 +56,19 @@ def fleet(
                                             "exponential.")] = None,
     repair: Annotated[str, _setting("6460s", "Until an interrupted slice is back, on average; several by "
                                     "commas.")] = "",
+    repair_shape: Annotated[float | None, _setting("1", "Of its exponentiated Weibull distribution; below 1 a few "
+                                                   "repairs take very long.")] = None,
+    repair_exponent: Annotated[float | None, _setting("1", "Of the same; above 1 hardly any is over at once.")] = None,
     detection: Annotated[str, _setting("0s", "Until a loss is noticed.")] = "",
     shrink: Annotated[str, _setting("8.8s", "For which a group stands to go on without a slice.")] = "",
     grow: Annotated[str, _setting("8.8s", "For which it stands to take one back.")] = "",
+    grow_within: Annotated[str, _setting("0s", "Slices that return within so long of the first are taken back "
+                                         "together.")] = "",
     recovery: Annotated[str, _setting("60s", "For which a learner stands that had lost all its slices.")] = "",
     restart: Annotated[str, _setting("71s", "For which a rigid (data_parallel) job stands.")] = "",
+    restart_shape: Annotated[float | None, typer.Option(
+        help="Of the Weibull distribution of that time; a loss meanwhile makes the job begin anew. By default it "
+             "always takes as long.", **_HELP)] = None,
     spares: Annotated[int | None, typer.Option(help="Spare slices of a rigid job; by default always one more.",
                                                **_HELP)] = None,
     checkpoint_every: Annotated[str, _setting("0s", "Of a rigid job: what it made since is lost.")] = "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from diloco_chaos.harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.lengths import Lengths
 
 _EULER = 0.5772156649015329
 
@@ -12,10 +13,14 @@ _EULER = 0.5772156649015329
 def goodput(fleet: Fleet) -> float:
     """Share of the fleet's time that is useful training, on average.
 
-    Losses and returns of a group are a Poisson process of rate r while it trains, each makes it stand for p, and what
-    happens meanwhile is taken along: it trains for 1 / (1 + r p) of the time (a server that turns away who comes while
-    it is busy). Of a rigid job with a checkpoint every c seconds that costs d, an interruption after a time t of
-    exponential length leaves floor(t / (c + d)) c: on average c / (exp(r (c + d)) - 1).
+    Losses and growths of a group are Poisson processes of rates r and s while it trains, they make it stand for p and
+    q, and what happens meanwhile is taken along: it trains for 1 / (1 + r p + s q) of the time (a server that turns
+    away who comes while it is busy). Where returns within w of a first are one growth, s is 1 / (w + 1 / r), and if w
+    is longer than q no growth comes while it grows: (1 - s q / (1 + r p)) / (1 + r p).
+
+    Of a rigid job with a checkpoint every c seconds that costs d, an interruption after a time t of exponential length
+    leaves floor(t / (c + d)) c: on average c / (exp(r (c + d)) - 1). Where a loss makes its restart begin anew, it
+    trains for the share of restarts that no loss meets: the Laplace transform of their length at r.
 
     Raises:
         ValueError: there is no formula for this fleet.
@@ -28,9 +33,14 @@ def goodput(fleet: Fleet) -> float:
     if fleet.mode == "data_parallel":
         each = fleet.checkpoint_every + fleet.checkpoint_cost
         kept = losses * fleet.checkpoint_every / math.expm1(losses * each) if each else 1.0
-        return pace * kept / (1 + losses * (fleet.detection + fleet.restart))
-    stands = losses * (fleet.detection + fleet.shrink + fleet.grow)
-    return pace * fleet.in_service / (1 + stands)
+        if fleet.restart_shape is None:
+            return pace * kept / (1 + losses * (fleet.detection + fleet.restart))
+        spared = Lengths(fleet.restart, fleet.restart_shape).survives(losses) * math.exp(-losses * fleet.detection)
+        return pace * kept * spared
+    shrinks, grows = losses * (fleet.detection + fleet.shrink), losses * fleet.growths * fleet.grow
+    trains = ((1 - grows / (1 + shrinks)) / (1 + shrinks) if fleet.grow_within > fleet.grow else
+              1 / (1 + shrinks + grows))
+    return pace * fleet.in_service * trains
 
 
 def harmonic(count: float) -> float:

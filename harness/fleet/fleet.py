@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from diloco_chaos.harness.base.units import Count, LongSeconds, Share, between
+from diloco_chaos.harness.fleet.lengths import Lengths
 
 Mode = Literal["data_parallel", "elastic_data_parallel", "decoupled"]
 Chips = Annotated[Count, between(1, 10**9, "at most a billion")]
+Shape = Annotated[float, Field(ge=0.3, le=10)]
 _MOST_SLICES = 10**6
 
 
@@ -31,11 +33,16 @@ class Fleet(BaseModel):
 
     mtbf: LongSeconds = 365.25 * 86_400.0
     """Mean time between two interruptions of a chip."""
-    shape: float = Field(1.0, ge=0.3, le=10)
+    shape: Shape = 1.0
     """Of the Weibull distribution of a slice's time in service; 1: exponential. Below 1 who was just put back fails
     most."""
     repair: LongSeconds = 6_460.0
-    """Mean time, exponential, until an interrupted slice can be had again."""
+    """Mean time until an interrupted slice can be had again."""
+    repair_shape: Shape = 1.0
+    """Of its exponentiated Weibull distribution; 1, and the exponent, too: exponential. Below 1 a few take very long.
+    """
+    repair_exponent: Shape = 1.0
+    """Of the same; above 1 hardly any is over at once."""
 
     detection: LongSeconds = 0.0
     """Until a group knows that a slice of it is gone; until then it stands."""
@@ -43,10 +50,15 @@ class Fleet(BaseModel):
     """For which a group stands to go on without a slice."""
     grow: LongSeconds = 8.8
     """For which it stands to take one back."""
+    grow_within: LongSeconds = 0.0
+    """Slices that return within so long of the first are taken back together, at its end; 0: each at once."""
     recovery: LongSeconds = 60.0
     """For which a learner stands that had lost all its slices, and is brought up to date by the others."""
     restart: LongSeconds = 71.0
     """For which all stand where the job is rigid: a spare slice takes the place of the lost one, all begin again."""
+    restart_shape: Shape | None = None
+    """Of the Weibull distribution of that time, whose mean is `restart`; a slice that is lost meanwhile makes all begin
+    anew. None: it always takes as long, and what is lost meanwhile is replaced by the same restart."""
     spares: int | None = Field(None, ge=0)
     """Slices that a rigid job has beside those that it trains on, and where they are all away it waits; None: always
     one more."""
@@ -110,12 +122,35 @@ class Fleet(BaseModel):
         return 0.0 if self.mode == "data_parallel" and self.spares is None else self.repair
 
     @property
+    def served(self) -> Lengths:
+        """For how long a slice is in service, each time."""
+        return Lengths(self.slice_mtbf, self.shape)
+
+    @property
+    def repaired(self) -> Lengths:
+        """For how long a slice is away, each time."""
+        return Lengths(self.away_s, self.repair_shape, self.repair_exponent)
+
+    @property
     def interruptions_per_s(self) -> float:
         """Return the interruptions per second of the whole fleet, on average: slices that are away don't fail."""
         return self.slices / (self.slice_mtbf + self.away_s)
 
     @property
     def in_service(self) -> float:
-        """Share of the slices that are not away, on average."""
-        return self.slice_mtbf / (self.slice_mtbf + self.away_s)
+        """Share of the slices that are in a group, on average."""
+        return self.slice_mtbf / (self.slice_mtbf + self.away_s + self.waits_s)
+
+    @property
+    def waits_s(self) -> float:
+        """Mean seconds for which a slice that is back waits until its group takes it back: the first of some for
+        `grow_within`, the others for half of it."""
+        if self.mode == "data_parallel":
+            return 0.0
+        return self.grow_within * (1 + self.growths) / 2
+
+    @property
+    def growths(self) -> float:
+        """Return how often a group grows for each slice that it loses."""
+        return 1 / (1 + self.grow_within * self.interruptions_per_s / self.groups)
 

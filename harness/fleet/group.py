@@ -61,6 +61,9 @@ class Events(NamedTuple):
     """-1 where a slice is lost, 1 where one is back, else 0."""
     slower: Signs | None = None
     """1 where a chip becomes a straggler, -1 where it is none any more, else 0; None: there never is one."""
+    restarts: Floats | None = None
+    """Seconds for which the group stands if it is a loss, whatever the rules say, and a loss meanwhile makes it begin
+    anew; None: as the rules say."""
 
 
 @dataclass
@@ -90,7 +93,8 @@ def trained(rules: GroupRules, slices: int, at_first: int, events: Events, horiz
     steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
     counts = at_first + np.cumsum(steps, dtype=np.float64)
     present = _Integral(times, counts if rules.fixed is None else np.full(len(times), float(rules.fixed)))
-    pauses = _pauses(rules, times, steps, counts)
+    restarts = None if events.restarts is None else np.concatenate([[0.0], events.restarts, [0.0]])
+    pauses = _pauses(rules, times, steps, counts, restarts)
     begins, ends, lost = times[pauses.begins], pauses.ends, steps[pauses.begins] < 0
     stood = present.of(pauses)
     accounts = Accounts(stood=(begins, ends), shrinking=float(stood[lost].sum()), growing=float(stood[~lost].sum()))
@@ -145,15 +149,17 @@ class _Integral:
         return sums
 
 
-def _pauses(rules: GroupRules, times: Floats, steps: Signs, counts: Floats) -> _Pauses:
+def _pauses(rules: GroupRules, times: Floats, steps: Signs, counts: Floats, restarts: Floats | None) -> _Pauses:
     stopping = steps != 0 if rules.after_return else steps < 0
     stopping[0] = bool(rules.needed)  # at the beginning there may be too few
     stops = np.flatnonzero(stopping)
     after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
-    ends = times[stops] + after[steps[stops]]
+    ends = times[stops] + (after[steps[stops]] if restarts is None else restarts[stops])
     if rules.needed and (few := counts < rules.needed).any():
         ends = _with_enough(rules, times, few, ends)
     ends = np.minimum(ends, times[-1])
+    if restarts is not None:  # each loss ends the pause before it, and begins another
+        ends = np.minimum(ends, np.append(times[stops][1:], times[-1]))
     later = np.searchsorted(times, ends)  # the first event that is not before the end
     following = np.concatenate([[0], np.cumsum(stopping)])[later]  # and the first of these that stops it
     chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1))) if len(stops) else stops

@@ -65,7 +65,8 @@ def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
     else:  # a learner is away as long as the fleet's stands, and lacks what is repaired
         outage = (1 - (trains if fleet.mode == "decoupled" else fleet.in_service)) * every
         up = every - outage
-    stands = (fleet.detection + fleet.shrink + fleet.grow) / 2 if fleet.mode == "elastic_data_parallel" else 0.0
+    pauses = fleet.detection + fleet.shrink + fleet.growths * fleet.grow
+    stands = pauses / 2 if fleet.mode == "elastic_data_parallel" else 0.0
     step_time = max(_STEP_A_PEER_S * peers, _LEAST_OUTAGE_S * step_s / outage)
     up, outage, stands = (seconds * step_time / step_s for seconds in (up, outage, stands))
     alone = Fleet(mode=fleet.mode, chips=peers, slice_chips=1, learners=peers).model_copy(update={

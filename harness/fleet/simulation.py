@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.harness.fleet.fleet import Fleet
-from diloco_chaos.harness.fleet.group import Events, Floats, Signs, rules_of, trained
+from diloco_chaos.harness.fleet.group import Events, Floats, rules_of, trained
+from diloco_chaos.harness.fleet.growth import Changes, taken_together
+from diloco_chaos.harness.fleet.lengths import Lengths
 from diloco_chaos.harness.fleet.outages import Course, drawn_course
 
 Intervals = tuple[Floats, Floats]
@@ -42,16 +44,21 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
     """Simulate one replication of `horizon` seconds. What it costs grows with the number of interruptions. Fleets that
     differ only in how they handle an interruption have the same interruptions at the same seed."""
     slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
-    course = _course(slices, fleet.slice_mtbf, fleet.away_s, fleet.shape, horizon, seed)
+    course = _course(slices, fleet.served, fleet.repaired, horizon, seed)
     chance = np.random.default_rng([seed, 1])
     group_of = np.arange(slices) * fleet.groups // slices
     sizes, present = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))
     total, stood = dict.fromkeys(STATES, 0.0), []
-    for group, (times, steps) in enumerate(_by_group(course, group_of, fleet.groups)):
+    for group, changes in enumerate(_by_group(course, group_of, fleet.groups)):
         size = fleet.slices if fleet.groups == 1 else int(sizes[group])
         chips = size * fleet.chips / fleet.slices
         rules = rules_of(fleet, size, _pace(fleet, chips, chance))
-        events = _with_stragglers(fleet, chips, times, steps, horizon, chance)
+        if fleet.grow_within and rules.fixed is None:
+            changes = taken_together(changes, fleet.grow_within, horizon)
+        events = _with_stragglers(fleet, chips, changes, horizon, chance)
+        if fleet.restart_shape is not None and rules.fixed is not None:
+            events = events._replace(restarts=fleet.detection + Lengths(fleet.restart, fleet.restart_shape).whole(
+                len(events.times), chance))
         done = trained(rules, size, int(present[group]), events, horizon)
         total = {name: before + getattr(done, name) for name, before in total.items()}
         stood.append(done.stood)
@@ -61,18 +68,18 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
 
 
 def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
-              ) -> Iterator[tuple[Floats, Signs]]:
-    """Yield the events of each group: times and steps."""
+              ) -> Iterator[Changes]:
+    """Yield what is lost and back in each group."""
     if groups == 1:
-        yield course.times, course.steps
+        yield Changes(course.times, course.steps, course.slices)
         return
     whose = group_of[course.slices]
     # small integers are sorted by radix
     order = np.argsort(whose.astype(np.uint16) if groups < 1 << 16 else whose, kind="stable")
-    times, steps = course.times[order], course.steps[order]
+    times, steps, slices = course.times[order], course.steps[order], course.slices[order]
     borders = np.cumsum(np.bincount(whose, minlength=groups))
     for start, end in pairwise([0, *borders.tolist()]):
-        yield times[start:end], steps[start:end]
+        yield Changes(times[start:end], steps[start:end], slices[start:end])
 
 
 def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
@@ -83,9 +90,10 @@ def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
     return 1 / (1 - fleet.spread * math.log(-math.expm1(math.log(chance.random()) / chips)))
 
 
-def _with_stragglers(fleet: Fleet, chips: float, times: Floats, steps: Signs, horizon: float,
-                     chance: np.random.Generator) -> Events:
+def _with_stragglers(fleet: Fleet, chips: float, changes: Changes, horizon: float, chance: np.random.Generator
+                     ) -> Events:
     """The events of a group, and beside them when one of its chips becomes a straggler, and ceases to be one."""
+    times, steps, _ = changes
     if not fleet.straggler_mtbf:
         return Events(times, steps)
     a_second = chips / fleet.straggler_mtbf

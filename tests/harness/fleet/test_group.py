@@ -86,6 +86,13 @@ def test_who_never_has_enough_never_trains_and_that_takes_no_time_to_find_out():
     assert pauses(done) == [(1, 200_000)]
 
 
+def test_a_restart_of_its_own_length_begins_anew_with_a_loss_meanwhile():
+    events = Events(np.array([20.0, 24.0, 60.0]), np.array([-1, -1, -1], np.int8), None, np.array([30.0, 7.0, 5.0]))
+    done = trained(RIGID, 4, 4, events, 100.0)
+    assert pauses(done) == [(20, 24), (24, 31), (60, 65)]
+    assert (done.useful, done.shrinking) == (4 * (20 + 29 + 35), 4 * 16)
+
+
 def test_what_was_made_since_the_last_checkpoint_is_lost():
     kept = RIGID._replace(checkpoint_every=8, checkpoint_cost=2)
     done = accounts(kept, (35, -1))

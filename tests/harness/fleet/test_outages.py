@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.fleet.lengths import Lengths
 from diloco_chaos.harness.fleet.outages import drawn_course
 
 DAY = 86_400.0
 
 
-def drawn(slices=400, in_service=2 * DAY, away=0.25 * DAY, shape=1.0, days=60, seed=0):
-    return drawn_course(slices, in_service, away, shape, days * DAY, seed)
+def drawn(slices=400, in_service=2 * DAY, away=0.25 * DAY, shape=1.0, repair=(1.0, 1.0), days=60, seed=0):
+    return drawn_course(slices, Lengths(in_service, shape), Lengths(away, *repair), days * DAY, seed)
 
 
 def test_each_slice_is_lost_and_back_in_turn_from_what_it_was_at_first():
@@ -21,17 +22,20 @@ def test_each_slice_is_lost_and_back_in_turn_from_what_it_was_at_first():
         assert mine == (turns * len(mine))[:len(mine)]
 
 
-@pytest.mark.parametrize("shape", [0.5, 1.0, 3.0])
-def test_a_fleet_is_as_it_will_be_from_the_beginning_on(shape):
+@pytest.mark.parametrize(("shape", "repair"), [
+    (0.5, (1.0, 1.0)), (1.0, (1.0, 1.0)), (3.0, (1.0, 1.0)), (1.0, (0.5, 1.0)), (1.0, (0.7, 3.0))])
+def test_a_fleet_is_as_it_will_be_from_the_beginning_on(shape, repair):
     # As many losses in the first tenth as in the last, and as many slices away at first as on average.
-    losses, away = [], []
+    losses, returns, away = [], [], []
     for seed in range(30):
-        course = drawn(shape=shape, days=20, seed=seed)
+        course = drawn(shape=shape, repair=repair, days=20, seed=seed)
         lost = course.times[course.steps < 0]
         losses.append(np.histogram(lost, bins=10, range=(0, 20 * DAY))[0])
+        returns.append(np.histogram(course.times[course.steps > 0], bins=10, range=(0, 20 * DAY))[0])
         away.append((~course.at_first).mean())
     expected = 400 * 2 * DAY / (2 * DAY + 0.25 * DAY)
     assert np.mean(losses, axis=0) == pytest.approx(np.full(10, expected), rel=0.05)
+    assert np.mean(returns, axis=0) == pytest.approx(np.full(10, expected), rel=0.05)
     assert np.mean(away) == pytest.approx(0.25 / 2.25, rel=0.1)
 
 

@@ -21,7 +21,11 @@ def summed_up(fleet, days=10, count=12):
 @pytest.mark.parametrize("changes", [
     {}, {"learners": 1}, {"learners": 40}, {"mode": "elastic_data_parallel"}, {"mode": "data_parallel"},
     {"mode": "data_parallel", "checkpoint_every": 30.0, "checkpoint_cost": 1.0}, {"spread": 0.01},
-    {"mode": "data_parallel", "spread": 0.02, "restart": 20.0}, {"detection": 3.0, "grow": 0.0}])
+    {"mode": "data_parallel", "spread": 0.02, "restart": 20.0}, {"detection": 3.0, "grow": 0.0},
+    {"grow_within": 120.0}, {"mode": "elastic_data_parallel", "grow_within": 60.0, "repair": 30.0},
+    {"mode": "data_parallel", "restart_shape": 0.6, "detection": 2.0},
+    {"mode": "data_parallel", "restart_shape": 2.0, "checkpoint_every": 30.0}, {"repair_shape": 0.5},
+    {"repair_shape": 0.8, "repair_exponent": 2.0}])
 def test_the_simulation_comes_to_the_closed_form(changes):
     fleet = SMALL.model_copy(update=changes)
     found = summed_up(fleet).goodput
@@ -37,7 +41,9 @@ def test_where_there_is_no_formula_none_is_given(changes):
 
 @pytest.mark.parametrize("changes", [
     {}, {"shape": 0.6}, {"straggler_mtbf": 100 * DAY, "straggler_for": 600.0, "spread": 0.01},
-    {"mode": "data_parallel", "spares": 60, "checkpoint_every": 20.0, "checkpoint_cost": 1.0}, {"mtbf": 1.0}])
+    {"mode": "data_parallel", "spares": 60, "checkpoint_every": 20.0, "checkpoint_cost": 1.0}, {"mtbf": 1.0},
+    {"mode": "data_parallel", "spares": 60, "restart_shape": 0.5}, {"grow_within": 600.0, "learners": 1000},
+    {"mtbf": 1.0, "grow_within": 600.0}])
 def test_what_became_of_the_time_adds_up(changes):
     outcome = simulate(SMALL.model_copy(update=changes), 3 * DAY, 1)
     assert sum(outcome.states.values()) == pytest.approx(1)
