@@ -15,6 +15,7 @@ from diloco_chaos.chaos.fleet.sweep_tables import share
 from diloco_chaos.chaos.fleet.sweeps.ways import WAYS, words
 from diloco_chaos.chaos.fleet.tables import count_words
 from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.fleet.paper import rms
 
 _HERE = Path(__file__).parent
 _RTT_S, _PARAMETERS = 0.03, 12 * 10**9
@@ -52,7 +53,12 @@ def _numbers(recorded: Mapping[str, Any]) -> dict[str, Any]:
     def window(gamma: float, rate: float, what: str = "contributors") -> str:
         value = windows[gamma, rate][what]
         return f"{value:.1f}" if what == "contributors" else f"{value:.4f}"
+
+    def whole_table() -> str:
+        off = [100 * (cell["goodput"] - cell["published"]) for cell in recorded["fleet"]["cells"]]
+        return f"off by {rms(off):.2f} points (root mean square), at most {max(map(abs, off)):.1f}"
     return {
+        "whole_table": whole_table,
         "goodput": lambda chips, mode, learners: f"{cells[chips, mode, learners]:.1%}",
         "kept": lambda rate: share(rates[rate]["decoupled"]),
         "times": lambda rate: f"{rates[rate]['decoupled'] / rates[rate]['data_parallel']:.0f}",

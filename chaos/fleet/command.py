@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _SEVERAL = ("chips", "mode", "learners", "repair")
 """Of these there may be several, separated by commas."""
 _DAY_S = 86_400.0
-_FEWER = 10
-"""The published table's sweep has so many times fewer replications."""
 _HELP = {"rich_help_panel": "The fleet"}
 _setting = partial(setting, panel=_HELP["rich_help_panel"])
 group = typer.Typer(invoke_without_command=True)
@@ -54,21 +52,20 @@ def fleet(
     mtbf: Annotated[str, _setting("1y", "Mean time between interruptions of a chip, as in 1y.")] = "",
     shape: Annotated[float | None, _setting("1", "Of the Weibull distribution of a slice's time in service; 1: "
                                             "exponential.")] = None,
-    repair: Annotated[str, _setting("6460s", "Until an interrupted slice is back, on average; several by "
+    repair: Annotated[str, _setting("1s", "Until an interrupted slice, or a spare, is there, on average; several by "
                                     "commas.")] = "",
     repair_shape: Annotated[float | None, _setting("1", "Of its exponentiated Weibull distribution; below 1 a few "
                                                    "repairs take very long.")] = None,
     repair_exponent: Annotated[float | None, _setting("1", "Of the same; above 1 hardly any is over at once.")] = None,
     detection: Annotated[str, _setting("0s", "Until a loss is noticed.")] = "",
-    shrink: Annotated[str, _setting("8.8s", "For which a group stands to go on without a slice.")] = "",
-    grow: Annotated[str, _setting("8.8s", "For which it stands to take one back.")] = "",
-    grow_within: Annotated[str, _setting("0s", "Slices that return within so long of the first are taken back "
+    shrink: Annotated[str, _setting("17.7s", "For which a group stands to go on without a slice.")] = "",
+    grow: Annotated[str, _setting("17.7s", "For which it stands to take one back.")] = "",
+    grow_within: Annotated[str, _setting("173s", "Slices that return within so long of the first are taken back "
                                          "together.")] = "",
     recovery: Annotated[str, _setting("60s", "For which a learner stands that had lost all its slices.")] = "",
-    restart: Annotated[str, _setting("71s", "For which a rigid (data_parallel) job stands.")] = "",
-    restart_shape: Annotated[float | None, typer.Option(
-        help="Of the Weibull distribution of that time; a loss meanwhile makes the job begin anew. By default it "
-             "always takes as long.", **_HELP)] = None,
+    restart: Annotated[str, _setting("90.8s", "For which a rigid (data_parallel) job stands, on average.")] = "",
+    restart_shape: Annotated[float | None, _setting("0.85", "Of its Weibull distribution; a loss meanwhile makes all "
+                                                    "begin anew. 0: it always takes as long.")] = None,
     spares: Annotated[int | None, typer.Option(help="Spare slices of a rigid job; by default always one more.",
                                                **_HELP)] = None,
     checkpoint_every: Annotated[str, _setting("0s", "Of a rigid job: what it made since is lost.")] = "",
@@ -100,19 +97,15 @@ def fleet(
     from diloco_chaos.harness.fleet.fleet import Fleet
     given, console = options_of(context, Fleet), Console()
     if paper:
-        from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of, swept
+        from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
         _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
         base = fitted()
-        where = (jobs, workers, address)
-        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed, where)
-        few = math.ceil(replications / _FEWER)
-        sweep = _simulated(swept(base), days, few, seed, where)
+        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
+                               (jobs, workers, address))
         if as_json:
-            print_json(tables.published_document(base, summaries, days, replications, seed) | {
-                "sweep": tables.document(sweep, days, few, seed)})
+            print_json(tables.published_document(base, summaries, days, replications, seed))
         else:
             tables.show_published(base, summaries, days, replications, console)
-            tables.show_sweep(sweep, few, console)
         return
     summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
     _trains(summaries)

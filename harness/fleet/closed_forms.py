@@ -33,14 +33,19 @@ def goodput(fleet: Fleet) -> float:
     if fleet.mode == "data_parallel":
         each = fleet.checkpoint_every + fleet.checkpoint_cost
         kept = losses * fleet.checkpoint_every / math.expm1(losses * each) if each else 1.0
-        if fleet.restart_shape is None:
-            return pace * kept / (1 + losses * (fleet.detection + fleet.restart))
-        spared = Lengths(fleet.restart, fleet.restart_shape).survives(losses) * math.exp(-losses * fleet.detection)
-        return pace * kept * spared
+        return pace * kept * begun(fleet)
     shrinks, grows = losses * (fleet.detection + fleet.shrink), losses * fleet.growths * fleet.grow
     trains = ((1 - grows / (1 + shrinks)) / (1 + shrinks) if fleet.grow_within > fleet.grow else
               1 / (1 + shrinks + grows))
     return pace * fleet.in_service * trains
+
+
+def begun(fleet: Fleet) -> float:
+    """Share of the time of a rigid job for which it does not stand to begin again."""
+    losses = fleet.interruptions_per_s
+    if not fleet.restart_shape:
+        return 1 / (1 + losses * (fleet.detection + fleet.restart))
+    return Lengths(fleet.restart, fleet.restart_shape).survives(losses) * math.exp(-losses * fleet.detection)
 
 
 def harmonic(count: float) -> float:

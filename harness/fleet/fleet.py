@@ -12,7 +12,8 @@ from diloco_chaos.harness.fleet.lengths import Lengths
 
 Mode = Literal["data_parallel", "elastic_data_parallel", "decoupled"]
 Chips = Annotated[Count, between(1, 10**9, "at most a billion")]
-Shape = Annotated[float, Field(ge=0.3, le=10)]
+_LEAST_SHAPE = 0.3
+Shape = Annotated[float, Field(ge=_LEAST_SHAPE, le=10)]
 _MOST_SLICES = 10**6
 
 
@@ -36,8 +37,8 @@ class Fleet(BaseModel):
     shape: Shape = 1.0
     """Of the Weibull distribution of a slice's time in service; 1: exponential. Below 1 who was just put back fails
     most."""
-    repair: LongSeconds = 6_460.0
-    """Mean time until an interrupted slice can be had again."""
+    repair: LongSeconds = 1.0
+    """Mean time until an interrupted slice, or a spare in its place, can be had again."""
     repair_shape: Shape = 1.0
     """Of its exponentiated Weibull distribution; 1, and the exponent, too: exponential. Below 1 a few take very long.
     """
@@ -46,19 +47,19 @@ class Fleet(BaseModel):
 
     detection: LongSeconds = 0.0
     """Until a group knows that a slice of it is gone; until then it stands."""
-    shrink: LongSeconds = 8.8
+    shrink: LongSeconds = 17.7
     """For which a group stands to go on without a slice."""
-    grow: LongSeconds = 8.8
+    grow: LongSeconds = 17.7
     """For which it stands to take one back."""
-    grow_within: LongSeconds = 0.0
+    grow_within: LongSeconds = 173.0
     """Slices that return within so long of the first are taken back together, at its end; 0: each at once."""
     recovery: LongSeconds = 60.0
     """For which a learner stands that had lost all its slices, and is brought up to date by the others."""
-    restart: LongSeconds = 71.0
+    restart: LongSeconds = 90.8
     """For which all stand where the job is rigid: a spare slice takes the place of the lost one, all begin again."""
-    restart_shape: Shape | None = None
+    restart_shape: float = Field(0.85, ge=0, le=10)
     """Of the Weibull distribution of that time, whose mean is `restart`; a slice that is lost meanwhile makes all begin
-    anew. None: it always takes as long, and what is lost meanwhile is replaced by the same restart."""
+    anew. 0: it always takes as long, and what is lost meanwhile is replaced by the same restart."""
     spares: int | None = Field(None, ge=0)
     """Slices that a rigid job has beside those that it trains on, and where they are all away it waits; None: always
     one more."""
@@ -98,6 +99,8 @@ class Fleet(BaseModel):
             yield "mtbf 0s: such chips never work"
         if not self.repair:
             yield "repair 0s: nothing is repaired in no time"
+        if 0 < self.restart_shape < _LEAST_SHAPE:
+            yield f"restart_shape {self.restart_shape:g}: 0 (always as long), or {_LEAST_SHAPE} and more"
         if self.checkpoint_cost and not self.checkpoint_every:
             yield "checkpoint_cost means nothing without checkpoint_every"
 

@@ -17,6 +17,7 @@ from diloco_chaos.harness.fleet.fleet import Fleet
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
+Steps = NDArray[np.integer]
 
 
 class GroupRules(NamedTuple):
@@ -57,8 +58,8 @@ class Events(NamedTuple):
 
     times: Floats
     """Seconds, ascending."""
-    steps: Signs
-    """-1 where a slice is lost, 1 where one is back, else 0."""
+    steps: Steps
+    """-1 where a slice is lost, above 0 how many are back, else 0."""
     slower: Signs | None = None
     """1 where a chip becomes a straggler, -1 where it is none any more, else 0; None: there never is one."""
     restarts: Floats | None = None
@@ -90,7 +91,7 @@ class Accounts:
 def trained(rules: GroupRules, slices: int, at_first: int, events: Events, horizon: float) -> Accounts:
     """Return the accounts of a group of `slices`, of which `at_first` are present at the start; `horizon`: seconds."""
     times = np.concatenate([[0.0], events.times, [horizon]])  # at the beginning it may have too few to train
-    steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
+    steps = np.concatenate([[0], events.steps, [0]])
     counts = at_first + np.cumsum(steps, dtype=np.float64)
     present = _Integral(times, counts if rules.fixed is None else np.full(len(times), float(rules.fixed)))
     restarts = None if events.restarts is None else np.concatenate([[0.0], events.restarts, [0.0]])
@@ -149,20 +150,23 @@ class _Integral:
         return sums
 
 
-def _pauses(rules: GroupRules, times: Floats, steps: Signs, counts: Floats, restarts: Floats | None) -> _Pauses:
+def _pauses(rules: GroupRules, times: Floats, steps: Steps, counts: Floats, restarts: Floats | None) -> _Pauses:
     stopping = steps != 0 if rules.after_return else steps < 0
     stopping[0] = bool(rules.needed)  # at the beginning there may be too few
     stops = np.flatnonzero(stopping)
     after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
-    ends = times[stops] + (after[steps[stops]] if restarts is None else restarts[stops])
+    ends = times[stops] + (after[np.sign(steps[stops])] if restarts is None else restarts[stops])
     if rules.needed and (few := counts < rules.needed).any():
         ends = _with_enough(rules, times, few, ends)
     ends = np.minimum(ends, times[-1])
     if restarts is not None:  # each loss ends the pause before it, and begins another
         ends = np.minimum(ends, np.append(times[stops][1:], times[-1]))
     later = np.searchsorted(times, ends)  # the first event that is not before the end
-    following = np.concatenate([[0], np.cumsum(stopping)])[later]  # and the first of these that stops it
-    chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1))) if len(stops) else stops
+    if restarts is None and len(stops):
+        following = np.concatenate([[0], np.cumsum(stopping)])[later]  # and the first of these that stops it
+        chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1)))
+    else:
+        chosen = np.arange(len(stops))
     chosen = chosen[ends[chosen] > times[stops[chosen]]]
     return _Pauses(stops[chosen], ends[chosen], later[chosen] - 1)
 

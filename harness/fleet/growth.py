@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diloco_chaos.harness.fleet.chain import followed
 
 Floats = NDArray[np.float64]
-Signs = NDArray[np.int8]
+Steps = NDArray[np.integer]
 
 
 class Changes(NamedTuple):
@@ -18,28 +18,29 @@ class Changes(NamedTuple):
 
     times: Floats
     """Seconds, ascending."""
-    steps: Signs
+    steps: Steps
     """-1: lost, 1: back."""
-    slices: NDArray[np.intp]
+    again: Floats
+    """Of one that is back: when it is lost again, seconds."""
 
 
-def taken_together(changes: Changes, within: float, horizon: float) -> Changes:
-    """Return the same changes as the group sees them: whatever returns within so many seconds of a first slice is back
-    at their end, all at once. A slice that is lost again by then was never back. Up to `horizon` seconds."""
-    times, steps, slices = changes
+def taken_together(changes: Changes, within: float, horizon: float) -> tuple[Floats, Steps]:
+    """Return the times, ascending, and steps (-1: one is lost; above 0: so many are back) that the group sees: whatever
+    returns within so many seconds of a first slice is back at their end, all at once. A slice that is lost again by
+    then was never back. Up to `horizon` seconds."""
+    times, steps, again = changes
     returns = np.flatnonzero(steps > 0)
     if not len(returns):
-        return changes
+        return times, steps
     at = times[returns]
-    firsts = at[followed(np.searchsorted(at, at + within, side="right"))]
-    taken = times.copy()
-    taken[returns] = firsts[np.searchsorted(firsts, at, side="right") - 1] + within
-    kept = taken < horizon
-    # small integers are sorted by radix
-    by_slice = np.argsort(slices.astype(np.uint16) if slices.max() < 1 << 16 else slices, kind="stable")
-    back, lost = by_slice[:-1], by_slice[1:]
-    again = (slices[back] == slices[lost]) & (steps[back] > 0) & (taken[back] > times[lost])
-    kept[back[again]] = kept[lost[again]] = False
-    order = np.flatnonzero(kept)
-    order = order[np.argsort(taken[order], kind="stable")]
-    return Changes(taken[order], steps[order], slices[order])
+    firsts = followed(np.searchsorted(at, at + within, side="right"))
+    taken = np.minimum(at[firsts] + within, horizon)
+    batch = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(at)))
+    never = again[returns] < taken[batch]
+    seen = steps < 0
+    seen[np.searchsorted(times, again[returns[never]])] = False
+    losses, sizes = np.flatnonzero(seen), np.bincount(batch[~never], minlength=len(firsts))
+    grown = np.flatnonzero((sizes > 0) & (taken < horizon))
+    when = np.concatenate([times[losses], taken[grown]])
+    order = np.argsort(when, kind="stable")  # two parts in order: they are merged
+    return when[order], np.concatenate([steps[losses], sizes[grown]])[order]

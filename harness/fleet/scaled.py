@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diloco_chaos.harness.fleet.closed_forms import goodput
+from diloco_chaos.harness.fleet.closed_forms import begun, goodput
 from diloco_chaos.harness.fleet.fleet import Fleet
 
 _PEERS, _MOST_LEARNERS = 8, 16
 _STEP_A_PEER_S = 0.025
 """A machine with two cores holds this pace with each peer."""
+_LEAST_AWAY = 0.1
+"""Share of its time for which a peer of an elastic run is away, even if the fleet's slices are replaced at once."""
 _LEAST_OUTAGE_S = 8.0
 """Several times what a process takes to start, which differs from place to place."""
 
@@ -61,15 +63,17 @@ def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
         raise ScaledError(str(error)) from error
     every = peers / fleet.interruptions_per_s  # from one failure of a peer to its next
     if fleet.mode == "data_parallel":  # all stand as long as one is away
-        up, outage = every, fleet.detection + fleet.restart
-    else:  # a learner is away as long as the fleet's stands, and lacks what is repaired
-        outage = (1 - (trains if fleet.mode == "decoupled" else fleet.in_service)) * every
+        up, outage, stands = every, (1 / begun(fleet) - 1) / fleet.interruptions_per_s, 0.0
+    elif fleet.mode == "decoupled":  # a learner is away as long as the fleet's stands, and lacks what is repaired
+        outage, stands = (1 - trains) * every, 0.0
         up = every - outage
-    pauses = fleet.detection + fleet.shrink + fleet.growths * fleet.grow
-    stands = pauses / 2 if fleet.mode == "elastic_data_parallel" else 0.0
+    else:  # a process is away for longer than a spare takes
+        outage = max(1 - fleet.in_service, _LEAST_AWAY) * every
+        up, stands = every - outage, (fleet.detection + fleet.shrink + fleet.growths * fleet.grow) / 2
     step_time = max(_STEP_A_PEER_S * peers, _LEAST_OUTAGE_S * step_s / outage)
     up, outage, stands = (seconds * step_time / step_s for seconds in (up, outage, stands))
     alone = Fleet(mode=fleet.mode, chips=peers, slice_chips=1, learners=peers).model_copy(update={
-        "mtbf": up, "repair": outage, "restart": outage, "shrink": stands, "grow": stands, "recovery": 0.0})
+        "mtbf": up, "repair": outage, "restart": outage, "shrink": stands, "grow": stands, "grow_within": 0.0,
+        "restart_shape": 0.0, "recovery": 0.0})
     lasts = failures * (up / peers + outage if fleet.mode == "data_parallel" else (up + outage) / peers)
     return Scaled(alone, step_time, lasts)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.harness.fleet.fleet import Fleet
-from diloco_chaos.harness.fleet.group import Events, Floats, rules_of, trained
+from diloco_chaos.harness.fleet.group import Events, Floats, Steps, rules_of, trained
 from diloco_chaos.harness.fleet.growth import Changes, taken_together
 from diloco_chaos.harness.fleet.lengths import Lengths
 from diloco_chaos.harness.fleet.outages import Course, drawn_course
@@ -53,10 +53,10 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
         size = fleet.slices if fleet.groups == 1 else int(sizes[group])
         chips = size * fleet.chips / fleet.slices
         rules = rules_of(fleet, size, _pace(fleet, chips, chance))
-        if fleet.grow_within and rules.fixed is None:
-            changes = taken_together(changes, fleet.grow_within, horizon)
-        events = _with_stragglers(fleet, chips, changes, horizon, chance)
-        if fleet.restart_shape is not None and rules.fixed is not None:
+        times, steps = (taken_together(changes, fleet.grow_within, horizon) if fleet.grow_within and rules.fixed is None
+                        else changes[:2])
+        events = _with_stragglers(fleet, chips, times, steps, horizon, chance)
+        if fleet.restart_shape and rules.fixed is not None:
             events = events._replace(restarts=fleet.detection + Lengths(fleet.restart, fleet.restart_shape).whole(
                 len(events.times), chance))
         done = trained(rules, size, int(present[group]), events, horizon)
@@ -71,15 +71,15 @@ def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
               ) -> Iterator[Changes]:
     """Yield what is lost and back in each group."""
     if groups == 1:
-        yield Changes(course.times, course.steps, course.slices)
+        yield Changes(course.times, course.steps, course.again)
         return
     whose = group_of[course.slices]
     # small integers are sorted by radix
     order = np.argsort(whose.astype(np.uint16) if groups < 1 << 16 else whose, kind="stable")
-    times, steps, slices = course.times[order], course.steps[order], course.slices[order]
+    times, steps, again = course.times[order], course.steps[order], course.again[order]
     borders = np.cumsum(np.bincount(whose, minlength=groups))
     for start, end in pairwise([0, *borders.tolist()]):
-        yield Changes(times[start:end], steps[start:end], slices[start:end])
+        yield Changes(times[start:end], steps[start:end], again[start:end])
 
 
 def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
@@ -90,10 +90,9 @@ def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
     return 1 / (1 - fleet.spread * math.log(-math.expm1(math.log(chance.random()) / chips)))
 
 
-def _with_stragglers(fleet: Fleet, chips: float, changes: Changes, horizon: float, chance: np.random.Generator
-                     ) -> Events:
+def _with_stragglers(fleet: Fleet, chips: float, times: Floats, steps: Steps, horizon: float,
+                     chance: np.random.Generator) -> Events:
     """The events of a group, and beside them when one of its chips becomes a straggler, and ceases to be one."""
-    times, steps, _ = changes
     if not fleet.straggler_mtbf:
         return Events(times, steps)
     a_second = chips / fleet.straggler_mtbf
@@ -104,7 +103,7 @@ def _with_stragglers(fleet: Fleet, chips: float, changes: Changes, horizon: floa
     whole = np.concatenate([times, begins, ends])
     order = np.argsort(whole, kind="stable")
     slower = np.repeat(np.array([0, 1, -1], np.int8), [len(times), len(begins), len(ends)])
-    return Events(whole[order], np.concatenate([steps, np.zeros(len(whole) - len(times), np.int8)])[order],
+    return Events(whole[order], np.concatenate([steps, np.zeros(len(whole) - len(times), steps.dtype)])[order],
                   slower[order])
 
 

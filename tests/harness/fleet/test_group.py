@@ -43,6 +43,12 @@ def test_one_that_is_back_makes_it_stand_as_well():
     assert (done.useful, done.growing, done.away) == (4 * 50 + 3 * 20 + 4 * 15, 4 * 5, 30)
 
 
+def test_several_that_are_back_together_make_it_stand_once():
+    done = accounts(ELASTIC, (50, -1), (52, -1), (80, 2))
+    assert pauses(done) == [(50, 60), (80, 85)]
+    assert (done.useful, done.growing) == (4 * 50 + 2 * 20 + 4 * 15, 4 * 5)
+
+
 def test_what_happens_while_it_stands_is_taken_along():
     done = accounts(ELASTIC, (50, -1), (53, -1), (58, 1), (60, -1))
     assert pauses(done) == [(50, 60), (60, 70)]

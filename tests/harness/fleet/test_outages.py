@@ -20,6 +20,9 @@ def test_each_slice_is_lost_and_back_in_turn_from_what_it_was_at_first():
         mine = course.steps[course.slices == number].tolist()
         turns = [-1, 1] if course.at_first[number] else [1, -1]
         assert mine == (turns * len(mine))[:len(mine)]
+        back = course.again[(course.slices == number) & (course.steps > 0)]
+        losses = course.times[(course.slices == number) & (course.steps < 0)]
+        assert back[back < 60 * DAY].tolist() == losses[-len(back[back < 60 * DAY]):].tolist()
 
 
 @pytest.mark.parametrize(("shape", "repair"), [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from diloco_chaos.harness.fleet.closed_forms import goodput
-from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
+from diloco_chaos.harness.fleet.closed_forms import begun, goodput
+from diloco_chaos.harness.fleet.paper import PUBLISHED, cell_of, fitted, fleet_of
 from diloco_chaos.harness.fleet.scaled import ScaledError, scaled
 
 STEP_S = 1.0
@@ -17,9 +17,10 @@ def test_a_peer_fails_as_often_in_steps_and_for_as_long(cell):
     away = run.outage if cell.mode != "data_parallel" else 0.0
     assert (run.up + away) / run.step_time == pytest.approx(peers / fleet.interruptions_per_s / STEP_S)
     if cell.mode == "data_parallel":
-        assert run.outage / run.step_time == pytest.approx(fleet.restart / STEP_S)
+        assert run.outage / run.step_time == pytest.approx((1 / begun(fleet) - 1) / fleet.interruptions_per_s / STEP_S)
     if cell.mode == "elastic_data_parallel":
-        assert run.stands / run.step_time == pytest.approx(fleet.shrink / STEP_S)
+        assert run.stands / run.step_time == pytest.approx(
+            (fleet.shrink + fleet.growths * fleet.grow) / 2 / STEP_S)
 
 
 @pytest.mark.parametrize("cell", PUBLISHED)
@@ -31,14 +32,14 @@ def test_its_goodput_is_the_fleets_as_far_as_an_eighth_of_a_fleet_is_like_a_slic
 
 
 def test_it_lasts_until_there_were_as_many_failures_as_are_wanted():
-    fleet = fleet_of(PUBLISHED[3], fitted())
+    fleet = fleet_of(cell_of(1_200_000, "decoupled", 8), fitted())
     run = scaled(fleet, STEP_S, 40)
     assert run.lasts * 8 / (run.up + run.outage) == pytest.approx(40)
     assert scaled(fleet, STEP_S, 80).lasts == pytest.approx(2 * run.lasts)
 
 
 def test_its_steps_are_as_long_as_processes_need_to_be_back():
-    fleet = fleet_of(PUBLISHED[3], fitted())
+    fleet = fleet_of(cell_of(1_200_000, "decoupled", 8), fitted())
     assert scaled(fleet, STEP_S, 40).outage == pytest.approx(8.0)
     slower = scaled(fleet, 30.0, 40)  # fewer steps from one failure to the next
     assert slower.outage == pytest.approx(8.0)

@@ -10,7 +10,9 @@ from diloco_chaos.harness.fleet.replications import TRIALS, FleetError, estimate
 from diloco_chaos.harness.fleet.simulation import simulate
 
 DAY = 86_400.0
-SMALL = Fleet.model_validate({"chips": "64k", "slice_chips": 64, "mtbf": "30d", "repair": "100min", "learners": 4})
+SMALL = Fleet.model_validate({"chips": "64k", "slice_chips": 64, "mtbf": "30d", "repair": "100min", "learners": 4,
+                              "shrink": "8.8s", "grow": "8.8s", "grow_within": "0s", "restart": "71s",
+                              "restart_shape": 0.0})
 IN_TURN = InProcess(TRIALS)
 
 
