@@ -68,7 +68,8 @@ def by_simpy(fleet: Fleet, horizon: float, seed: int) -> float:
 
 def measure(say: Callable[[str], None]) -> dict[str, Any]:
     """One replication of 1.2 million chips in turns, and the whole published table with a hundred of each."""
-    fleet, horizon = Fleet(repair=6_460.0, shrink=8.8, grow=8.8, grow_within=0.0), _DAYS * _DAY_S
+    fleet, horizon = Fleet.model_validate({"repair": "6460s", "shrink": "8.8s", "grow": "8.8s", "grow_within": 0}
+                                          ), _DAYS * _DAY_S
     took: dict[str, list[float]] = {"simpy": [], "ours": []}
     goodputs: dict[str, list[float]] = {"simpy": [], "ours": []}
     ways: dict[str, Callable[[int], float]] = {"simpy": lambda seed: by_simpy(fleet, horizon, seed),
