@@ -223,7 +223,7 @@ def _started_late(history: History) -> float:
             if (node := (spawn.target, spawn.incarnation)) in ready and spawn.target in history.plan.cluster.names}
     usual = max((s for (_, incarnation), s in took.items() if incarnation == 0), default=0.0)
     late = sum(max(0.0, min(s, usual) - TYPICAL_START_S) for (_, incarnation), s in took.items() if incarnation > 0)
-    return late if history.plan.cluster.coupling.waits != "nobody" else late / history.plan.cluster.learners
+    return late if history.plan.cluster.coupling.waits == "all" else late / history.plan.cluster.learners
 
 
 def _slow(late: float) -> list[str]:
