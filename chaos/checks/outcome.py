@@ -194,11 +194,15 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
     wall = history.seconds(start, history.end)
     need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
     value = goodput_between(history, start, history.end)
-    late = _started_late(history)
-    predicted = history.plan.predicted_availability() * (1 - late / wall)
-    least = 0.9 * predicted if bound.at_least is None else bound.at_least
+    predicted, late = history.plan.predicted_availability(), 0.0
     if history.plan.checks.excuses_outages:
         least = _left(history, start)
+    elif bound.at_least is not None:
+        least = bound.at_least
+    else:
+        late = _started_late(history)
+        predicted *= 1 - late / wall
+        least = 0.9 * predicted
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", at_least(f"{least:.1%}"),
                    [*_never(predicted, least), *_slow(late), _became(history),
                     f"measured over {wall:.1f} s of {history.plan.cluster.learners} learners from the steady state on"],

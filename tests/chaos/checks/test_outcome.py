@@ -46,11 +46,11 @@ def test_goodput_is_held_against_nine_tenths_of_the_availability_that_the_plan_p
     assert verdict.bound == f"≥ {0.9 * 84 / (84 + 7):.1%}"
 
 
-@pytest.mark.parametrize(("mode", "allowed"), [
+@pytest.mark.parametrize(("cluster", "allowed"), [
     ({}, "500 ms"), ({"mode": "diloco", "quorum": 4, "grace": 0.0, "overlap": 0}, "2.0 s")])
-def test_a_place_where_every_process_starts_slowly_lowers_the_goodput_that_is_asked_for(storm, mode, allowed):
+def test_a_place_where_every_process_starts_slowly_lowers_the_goodput_that_is_asked_for(storm, cluster, allowed):
     # One of four learners is two seconds later than is taken for granted; where all wait for all, everybody is.
-    story = storm.bounded("{}", **mode)
+    story = storm.bounded("{}", **cluster)
     took = {event.inc: event.t - spawn.t for event in story.all("ready", "learner-1")
             for spawn in story.all("spawn") if (spawn.target, spawn.incarnation) == ("learner-1", event.inc)}
     assert set(took) == {0, 1}
@@ -68,6 +68,10 @@ def test_a_place_where_every_process_starts_slowly_lowers_the_goodput_that_is_as
     slow = late(0, 1)
     assert float(slow.bound.strip("≥ %")) < float(usual.strip("≥ %"))
     assert any(f"{allowed} of the cluster's time are allowed for it" in line for line in slow.evidence)
+    story = storm.bounded("{goodput: {at_least: 99%}}", **cluster)  # what a scenario names is held as it stands
+    named = late(0, 1)
+    assert named.bound == "≥ 99.0%"
+    assert not any("allowed for it" in line for line in named.evidence)
 
 
 def test_without_pace_a_step_counts_what_it_computed(calm):
