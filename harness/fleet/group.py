@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from diloco_chaos.harness.fleet.chain import Indices, followed
 from diloco_chaos.harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.growth import Steps
+from diloco_chaos.harness.fleet.lengths import Floats
 
-Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
-Steps = NDArray[np.integer]
 
 
 class GroupRules(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diloco_chaos.harness.fleet.chain import followed
+from diloco_chaos.harness.fleet.lengths import Floats
 
-Floats = NDArray[np.float64]
 Steps = NDArray[np.integer]
 
 

@@ -55,8 +55,9 @@ _ROUNDS = 50
 
 def fitted(base: Fleet | None = None) -> Fleet:
     """The fleet of the table. What the fit does not set is as in `base`."""
-    pause, within = _least_squares(base or Fleet())
-    grouped = (base or Fleet()).model_copy(update={"shrink": pause, "grow": pause, "grow_within": within})
+    base = base or Fleet()
+    pause, within = _least_squares(base)
+    grouped = base.model_copy(update={"shrink": pause, "grow": pause, "grow_within": within})
     least, most = 0.0, 3600.0
     for _ in range(_ROUNDS):
         restart = (least + most) / 2

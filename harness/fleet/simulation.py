@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.harness.fleet.fleet import Fleet
-from diloco_chaos.harness.fleet.group import Events, Floats, Steps, rules_of, trained
-from diloco_chaos.harness.fleet.growth import Changes, taken_together
-from diloco_chaos.harness.fleet.lengths import Lengths
+from diloco_chaos.harness.fleet.group import Events, rules_of, trained
+from diloco_chaos.harness.fleet.growth import Changes, Steps, taken_together
+from diloco_chaos.harness.fleet.lengths import Floats, Lengths
 from diloco_chaos.harness.fleet.outages import Course, drawn_course
 
 Intervals = tuple[Floats, Floats]
