@@ -22,6 +22,7 @@ from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.harness.record.tape.events import (
+    CheckpointBegun,
     Continued,
     End,
     Exit,
@@ -354,7 +355,7 @@ class History:
         the run."""
         outages = Outages(self.coordinator)
         if self.tape.of(Continued):  # hardly ever, and merges are many
-            for event in self.tape.of(Continued, Spawn, Ready, Merge):
+            for event in self.tape.of(CheckpointBegun, Continued, Spawn, Ready, Merge):
                 if event.t <= self.end:
                     outages.on_event(event)
         return [*outages.over, *([(outages.since, self.end)] if outages.since is not None else [])]

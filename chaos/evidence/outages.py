@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from diloco_chaos.harness.record.tape.events import Continued, Event, Merge, Ready, Spawn
+from diloco_chaos.harness.record.tape.events import CheckpointBegun, Continued, Event, Merge, Ready, Spawn
 
 
 class Outages:
-    """The times from where a run goes on to its next merge with all the learners that were started again: they are no
-    fault of the plan, and no failure of the nodes that were ended."""
+    """The times from a checkpoint that a run goes on from to the next merge with all the learners that were started
+    again: they are no fault of the plan, and no failure of the nodes that were ended. What was merged after the
+    coordinator's part of that checkpoint is void, so that it is down from there on, whatever learners did until their
+    own part."""
 
     def __init__(self, coordinator: str | None) -> None:
         """`coordinator`: the node that merges; None: there is none."""
@@ -17,11 +19,14 @@ class Outages:
         self.since: float | None = None
         """When the one that is not over began."""
         self._starting: set[str] = set()
+        self._begun: dict[int, float] = {}
 
     def on_event(self, event: Event) -> None:
         """Take in an event; in the order of time, as far as one node's are concerned."""
-        if isinstance(event, Continued):
-            self.since, self._starting = event.t, set()
+        if isinstance(event, CheckpointBegun):
+            self._begun[event.checkpoint] = event.t
+        elif isinstance(event, Continued):
+            self.since, self._starting = self._begun.get(event.checkpoint, event.t), set()
         elif self.since is None:
             return
         elif isinstance(event, Spawn) and event.target != self._coordinator:

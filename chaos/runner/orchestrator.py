@@ -56,7 +56,7 @@ from diloco_chaos.harness.record.tape.events import (
 )
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
-                      "lost", "resumed", "sighted", "noticed", "disconnected"})
+                      "lost", "resumed", "sighted", "noticed", "disconnected", "checkpoint_begun"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SHORTEST_S = 0.001
 _SMOOTHING = 0.05

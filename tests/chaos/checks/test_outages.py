@@ -73,6 +73,19 @@ def test_it_is_up_again_with_the_first_merge_after_all_its_learners_train(down):
     assert story.history().outages == [(3.0, story.history().merges_between(7.0, 99)[0].t)]
 
 
+def test_what_was_merged_after_the_syncers_part_of_the_checkpoint_is_void_and_no_stall(calm):
+    """Learners make their parts later, and what the syncer merged until then is off the tape."""
+    late = gone_on(calm.silent("merge", 2, 6), 4.0)
+    assert late.verdict("no_global_stall").verdict == "failed"
+    cut = late.history().merges_between(0, 2)[-1].t + 1e-6
+    told = late.said(cut, "syncer", "checkpoint_begun", checkpoint=3, step=40, nodes=["learner-1"])
+    assert told.history().outages == [(cut, told.history().merges_between(6, 99)[0].t)]
+    for name in ("no_global_stall", "uptime", "fragments_in_turn"):
+        assert told.verdict(name).verdict == "passed"
+    another = late.said(cut, "syncer", "checkpoint_begun", checkpoint=2, step=40, nodes=["learner-1"])
+    assert another.verdict("no_global_stall").verdict == "failed"
+
+
 def test_a_machine_that_was_down_was_not_busy(calm):
     still = calm.silent(("merge", "step"), 3, 6)
     assert "too busy" in still.judged().inconclusive
