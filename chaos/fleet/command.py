@@ -24,6 +24,7 @@ from diloco_chaos.chaos.commands.options import (
     setting,
     written,
 )
+from diloco_chaos.chaos.fleet.failures import with_failures
 from diloco_chaos.chaos.program import called
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ def fleet(
     repair_shape: Annotated[float | None, _setting("1", "Of its exponentiated Weibull distribution; below 1 a few "
                                                    "repairs take very long.")] = None,
     repair_exponent: Annotated[float | None, _setting("1", "Of the same; above 1 hardly any is over at once.")] = None,
+    process: Annotated[str, typer.Option(help="By which slices fail, of that mean, as in '{relapse: 30%, burst: 20%}', "
+                                         "or a YAML file with such a mapping.", **_HELP)] = "",
+    trace: Annotated[Path | None, typer.Option(help="A record of failures: each slice fails as its nodes do. A CSV "
+                                               "with node,start,end,class, or InfiniteHBD's JSON.", **_HELP)] = None,
+    trace_nodes: Annotated[int | None, typer.Option(min=1, help="Of the trace's cluster, with those that never failed; "
+                                                    "by default those that it names.", **_HELP)] = None,
+    how: Annotated[str, _setting("fitted", "How the trace is used: fitted (a process like it), weeks (its weeks, "
+                                 "drawn), replay (as it was).")] = "",
     detection: Annotated[str, _setting("0s", "Until a loss is noticed.")] = "",
     shrink: Annotated[str, _setting("17.7s", "For which a group stands to go on without a slice.")] = "",
     grow: Annotated[str, _setting("17.7s", "For which it stands to take one back.")] = "",
@@ -107,7 +116,7 @@ def fleet(
         else:
             tables.show_published(base, summaries, days, replications, console)
         return
-    summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
+    summaries = _simulated(_fleets(with_failures(given)), days, replications, seed, (jobs, workers, address))
     _trains(summaries)
     if plot is not None:
         _draw(summaries, plot)

@@ -51,7 +51,7 @@ def show(summaries: Sequence[Summary], days: float, replications: int, console: 
                       *(_short_share(summary.states[state]) for state in lost))
     console.print(table)
     apart = sorted({1 / summary.fleet.interruptions_per_s for summary in summaries})
-    between = " to ".join(show_long(value) for value in dict.fromkeys((apart[0], apart[-1])))
+    between = " to ".join(dict.fromkeys(map(show_long, (apart[0], apart[-1]))))
     console.print(f"{replications} replications of {days:g} days; an interruption every {between}")
     for state in lost:
         console.print(f"  {_WHERE[state]:<7} {_MEANING[_WHERE[state]]}", style="dim", highlight=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from diloco_chaos.harness.failures.lengths import Lengths
 from diloco_chaos.harness.fleet.fleet import Fleet
-from diloco_chaos.harness.fleet.lengths import Lengths
 
 _EULER = 0.5772156649015329
 
@@ -25,7 +25,7 @@ def goodput(fleet: Fleet) -> float:
     Raises:
         ValueError: there is no formula for this fleet.
     """
-    if fleet.shape != 1 or fleet.straggler_mtbf or fleet.spares is not None:
+    if fleet.shape != 1 or fleet.straggler_mtbf or fleet.spares is not None or fleet.process or fleet.trace:
         raise ValueError("no formula: it is for exponential times, without stragglers, and with spares at any time")
     group_slices = fleet.slices / fleet.groups
     losses = fleet.interruptions_per_s / fleet.groups

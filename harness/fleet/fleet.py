@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from diloco_chaos.harness.base.units import Count, LongSeconds, Share, between
-from diloco_chaos.harness.fleet.lengths import Lengths
+from diloco_chaos.harness.failures.lengths import Lengths
+from diloco_chaos.harness.failures.process import FailureProcess
+from diloco_chaos.harness.failures.source import How, Source
 
 Mode = Literal["data_parallel", "elastic_data_parallel", "decoupled"]
 Chips = Annotated[Count, between(1, 10**9, "at most a billion")]
@@ -44,6 +46,15 @@ class Fleet(BaseModel):
     """
     repair_exponent: Shape = 1.0
     """Of the same; above 1 hardly any is over at once."""
+
+    process: FailureProcess | None = None
+    """By which slices fail, as often as `mtbf` says; None: each independently, with the shapes above."""
+    trace: str = ""
+    """A file of outages, in which a node stands for a slice; empty: none."""
+    trace_nodes: int | None = Field(None, ge=1)
+    """Of the cluster that the trace is of; None: those that it names."""
+    how: How = "fitted"
+    """How a trace is used."""
 
     detection: LongSeconds = 0.0
     """Until a group knows that a slice of it is gone; until then it stands."""
@@ -97,6 +108,8 @@ class Fleet(BaseModel):
             yield f"quorum {self.quorum} of {self.learners} learners"
         if not self.mtbf:
             yield "mtbf 0s: such chips never work"
+        elif self.process is not None and (why := self.process.impossible(self.slice_mtbf)):
+            yield f"process: {why}"
         if not self.repair:
             yield "repair 0s: nothing is repaired in no time"
         if 0 < self.restart_shape < _LEAST_SHAPE:
@@ -125,14 +138,10 @@ class Fleet(BaseModel):
         return 0.0 if self.mode == "data_parallel" and self.spares is None else self.repair
 
     @property
-    def served(self) -> Lengths:
-        """For how long a slice is in service, each time."""
-        return Lengths(self.slice_mtbf, self.shape)
-
-    @property
-    def repaired(self) -> Lengths:
-        """For how long a slice is away, each time."""
-        return Lengths(self.away_s, self.repair_shape, self.repair_exponent)
+    def failures(self) -> Source:
+        """Return where the failures of slices come from."""
+        return Source(Lengths(self.slice_mtbf, self.shape), Lengths(self.away_s, self.repair_shape,
+                      self.repair_exponent), self.process, self.trace, self.trace_nodes, self.how)
 
     @property
     def interruptions_per_s(self) -> float:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diloco_chaos.harness.failures.lengths import Floats
 from diloco_chaos.harness.fleet.chain import Indices, followed
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.growth import Steps
-from diloco_chaos.harness.fleet.lengths import Floats
 
 Signs = NDArray[np.int8]
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diloco_chaos.harness.failures.lengths import Floats
 from diloco_chaos.harness.fleet.chain import followed
-from diloco_chaos.harness.fleet.lengths import Floats
 
 Steps = NDArray[np.integer]
 

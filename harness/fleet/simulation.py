@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from diloco_chaos.harness.failures.course import Course
+from diloco_chaos.harness.failures.lengths import Floats, Lengths
+from diloco_chaos.harness.failures.source import Source
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.group import Events, rules_of, trained
 from diloco_chaos.harness.fleet.growth import Changes, Steps, taken_together
-from diloco_chaos.harness.fleet.lengths import Floats, Lengths
-from diloco_chaos.harness.fleet.outages import Course, drawn_course
 
 Intervals = tuple[Floats, Floats]
 """Beginnings and ends."""
 STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "away")
 
-_course = lru_cache(maxsize=2)(drawn_course)  # for fleets that have the same interruptions
+_course = lru_cache(maxsize=2)(Source.course)  # for fleets that have the same interruptions
 
 
 class ReplicationOutcome(BaseModel):
@@ -44,7 +45,7 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
     """Simulate one replication of `horizon` seconds. What it costs grows with the number of interruptions. Fleets that
     differ only in how they handle an interruption have the same interruptions at the same seed."""
     slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
-    course = _course(slices, fleet.served, fleet.repaired, horizon, seed)
+    course = _course(fleet.failures, slices, horizon, seed)
     chance = np.random.default_rng([seed, 1])
     group_of = np.arange(slices) * fleet.groups // slices
     sizes, present = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.fleet.lengths import Lengths
+from diloco_chaos.harness.failures.lengths import Lengths
 
 FAMILY = [Lengths(90.0), Lengths(90.0, 0.6), Lengths(90.0, 2.5), Lengths(90.0, 0.7, 3.0), Lengths(90.0, 1.4, 0.5)]
 MANY = 400_000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.fleet.lengths import Lengths
-from diloco_chaos.harness.fleet.outages import drawn_course
+from diloco_chaos.harness.failures.course import drawn_course
+from diloco_chaos.harness.failures.lengths import Lengths
 
 DAY = 86_400.0
 
