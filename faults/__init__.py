@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.byzantine import Impersonation, Lie, Poison
-from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
+from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping
 from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
@@ -29,6 +29,7 @@ from diloco_chaos.faults.processes.replace import Replace
 from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
 from diloco_chaos.faults.simulated import ClockJump, PowerLoss
 from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
+from diloco_chaos.faults.storm import Storm
 from diloco_chaos.faults.straggler import Straggler
 from diloco_chaos.faults.triggers import AbortWhen, After, Condition, When
 from diloco_chaos.faults.within.cuda import Cuda

@@ -12,6 +12,7 @@ from rich.console import Console
 from diloco_chaos.chaos.fleet.tables import table_of
 from diloco_chaos.harness.base.units import show_long
 from diloco_chaos.harness.failures.away import Spares, spares
+from diloco_chaos.harness.failures.drawing import repairs
 from diloco_chaos.harness.failures.fitting import Fitted, distance
 from diloco_chaos.harness.failures.lengths import Lengths
 from diloco_chaos.harness.failures.likeness import Likeness, likeness
@@ -95,10 +96,11 @@ def _process_lines(found: Fitted) -> Iterator[str]:
            f"{show_long(found.away_s)}")
     yield (f"lemons: rates of nodes have a gamma distribution of shape {process.lemons:.2f}" if process.lemons else
            "lemons: none; all nodes are alike")
-    yield (f"relapse: {process.relapse:.0%} of repairs don't hold; such a node fails after "
-           f"{show_long(process.relapse_within)} on average (Weibull, shape {process.relapse_shape:.2f})")
+    relapse = show_long(process.relapse_s(found.in_service_s))
+    yield (f"relapse: {process.relapse:.0%} of repairs don't hold; such a node fails after {relapse} on average "
+           f"(Weibull, shape {process.relapse_shape:.2f})")
     yield f"burst: {process.burst:.0%} of the failures come {process.burst_size:.1f} at a time"
-    yield (f"waves: every {show_long(process.wave_length)} all rates change by a factor (gamma, shape "
+    yield (f"waves: every {show_long(process.wave_s(found.in_service_s))} all rates change by a factor (gamma, shape "
            f"{process.waves:.2f})" if process.waves else "waves: none; there are no bad times and good ones")
     yield (f"repair: lognormal, sigma {process.repair_sigma:.2f}" if process.repair_sigma else
            f"repair: Weibull, shape {process.repair_shape:.2f}")
@@ -107,7 +109,7 @@ def _process_lines(found: Fitted) -> Iterator[str]:
 def _repair_lines(trace: Trace, found: Fitted) -> Iterator[str]:
     """Say how far the repairs are from a fitted distribution, and from an exponential one."""
     yield "Largest difference of shares (Kolmogorov), and how probable so much would be:"
-    for what, lasts, lengths in (("repairs, fitted", trace.repairs, found.process.repaired(found.away_s)),
+    for what, lasts, lengths in (("repairs, fitted", trace.repairs, repairs(found.process, found.away_s)),
                                  ("repairs, exponential", trace.repairs, Lengths(found.away_s)),
                                  ("times between failures, exponential", np.diff(trace.starts),
                                   Lengths(float(np.diff(trace.starts).mean())))):

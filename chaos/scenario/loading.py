@@ -122,8 +122,14 @@ def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, 
 
 
 def _placed(document: dict[str, Any], here: Path) -> dict[str, Any]:
-    """The document with the folder of its file where its commands say `{here}`; what it extends may have said its own.
-    """
+    """The document with the folder of its file where its commands say `{here}`, and with traces that lie beside it;
+    what it extends may have said its own."""
+    faults = document.get("faults")
+    if isinstance(faults, list):
+        document = document | {"faults": [
+            fault | {"trace": str(here / fault["trace"])} if isinstance(fault, dict)
+            and isinstance(fault.get("trace"), str) and (here / fault["trace"]).is_file() else fault
+            for fault in faults]}
     cluster = document.get("cluster")
     if document.get("trainer") != "commands" or not isinstance(cluster, dict) or "{here}" not in repr(cluster):
         return document

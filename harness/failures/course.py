@@ -25,6 +25,18 @@ class Course(NamedTuple):
     """Of a slice that is back: when it is lost again, seconds."""
     at_first: NDArray[np.bool_]
     """Which slices are there at the beginning, of shape (slices,)."""
+    horizon: float
+    """Seconds up to which it is known."""
+
+    def outages(self) -> list[tuple[int, float, float]]:
+        """Return which slice is away from when to when, of all that begin in the course, by their beginnings; whoever
+        is not back by the horizon is away until then."""
+        order = np.lexsort((self.times, self.slices))
+        times, steps, slices = self.times[order], self.steps[order], self.slices[order]
+        ends = np.append(np.where(np.diff(slices) == 0, times[1:], self.horizon), self.horizon)[:len(times)]
+        lost = np.flatnonzero(steps < 0)
+        lost = lost[np.argsort(times[lost], kind="stable")]
+        return list(zip(slices[lost].tolist(), times[lost].tolist(), ends[lost].tolist(), strict=True))
 
 
 def drawn_course(slices: int, in_service: Lengths, away: Lengths, horizon: float, seed: int) -> Course:
@@ -92,7 +104,7 @@ def _ordered(losses: Floats, losers: Indices, gone: NDArray[np.bool_], horizon: 
     steps = np.ones(len(times), np.int8)
     steps[:len(losses)] = -1
     order = _by_time(times, horizon)
-    return Course(times[order], steps[order], slices[order], later[order], ~gone)
+    return Course(times[order], steps[order], slices[order], later[order], ~gone, horizon)
 
 
 def _by_time(times: Floats, horizon: float) -> Indices:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diloco_chaos.harness.failures.course import Indices
+from diloco_chaos.harness.failures.drawing import drawn_by
 from diloco_chaos.harness.failures.lengths import Floats, Lengths
 from diloco_chaos.harness.failures.process import FailureProcess
 from diloco_chaos.harness.failures.trace import Trace
@@ -210,7 +211,7 @@ def _with_waves(found: Fitted, trace: Trace) -> FailureProcess:
 
     def simulated(waves: float) -> float:
         process = found.process.model_copy(update={"waves": waves, "wave_length": float(max(length, WEEK_S))})
-        courses = [process.course(trace.nodes, found.in_service_s, found.away_s, weeks * WEEK_S, seed)
+        courses = [drawn_by(process, trace.nodes, found.in_service_s, found.away_s, weeks * WEEK_S, seed)
                    for seed in range(_YEARS)]
         return float(np.mean([_varied(course.times[course.steps < 0], weeks)[0] for course in courses]))
     if simulated(0.0) >= varied:

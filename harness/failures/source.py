@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from diloco_chaos.harness.failures.course import Course, drawn_course
+from diloco_chaos.harness.failures.drawing import drawn_by
 from diloco_chaos.harness.failures.lengths import Lengths
 from diloco_chaos.harness.failures.process import FailureProcess
 from diloco_chaos.harness.failures.reading import read_trace
@@ -45,7 +46,7 @@ class Source(NamedTuple):
         if self.trace and self.how != "fitted":
             return self._traced(slices, horizon, seed)
         if self.process is not None:
-            return self.process.course(slices, self.served.mean_s, self.repaired.mean_s, horizon, seed)
+            return drawn_by(self.process, slices, self.served.mean_s, self.repaired.mean_s, horizon, seed)
         return drawn_course(slices, self.served, self.repaired, horizon, seed)
 
     def _traced(self, slices: int, horizon: float, seed: int) -> Course:
@@ -59,4 +60,4 @@ class Source(NamedTuple):
             return course
         lost = course.steps < 0  # who is lost is replaced at once
         return Course(course.times[lost], course.steps[lost], course.slices[lost], course.again[lost],
-                      np.ones(slices, np.bool_))
+                      np.ones(slices, np.bool_), horizon)

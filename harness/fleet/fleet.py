@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from diloco_chaos.harness.base.units import Count, LongSeconds, Share, between
+from diloco_chaos.harness.failures.drawing import impossible
 from diloco_chaos.harness.failures.lengths import Lengths
 from diloco_chaos.harness.failures.process import FailureProcess
 from diloco_chaos.harness.failures.source import How, Source
@@ -108,7 +109,7 @@ class Fleet(BaseModel):
             yield f"quorum {self.quorum} of {self.learners} learners"
         if not self.mtbf:
             yield "mtbf 0s: such chips never work"
-        elif self.process is not None and (why := self.process.impossible(self.slice_mtbf)):
+        elif self.process is not None and (why := impossible(self.process, self.slice_mtbf)):
             yield f"process: {why}"
         if not self.repair:
             yield "repair 0s: nothing is repaired in no time"

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.failures.drawing import drawn_by
 from diloco_chaos.harness.failures.process import FailureProcess
 
 DAY = 86_400.0
@@ -34,7 +35,7 @@ def refused(*arguments):
 def trace(tmp_path_factory):
     """Half a year of 200 nodes, as a CSV."""
     process = FailureProcess.model_validate({"lemons": 1.0, "relapse": "30%", "relapse_within": "6h", "burst": "20%"})
-    course = process.course(200, 60 * DAY, 2 * DAY, 180 * DAY, 1)
+    course = drawn_by(process, 200, 60 * DAY, 2 * DAY, 180 * DAY, 1)
     lines, since = ["node,start,end,class"], {}
     for time, step, node in zip(course.times / DAY, course.steps, course.slices, strict=True):
         if step < 0:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.failures.drawing import drawn_by
 from diloco_chaos.harness.failures.fitting import distance, fitted, means
 from diloco_chaos.harness.failures.lengths import Lengths
 from diloco_chaos.harness.failures.process import FailureProcess
@@ -14,7 +15,7 @@ NODES, LENGTH_S = 500, 360 * DAY
 
 def drawn(settings, in_service_s=60 * DAY, away_s=2 * DAY, seed=5):
     """A year of a cluster, as a trace."""
-    course = FailureProcess.model_validate(settings).course(NODES, in_service_s, away_s, LENGTH_S, seed)
+    course = drawn_by(FailureProcess.model_validate(settings), NODES, in_service_s, away_s, LENGTH_S, seed)
     order = np.lexsort((course.times, course.slices))
     times, steps, slices = course.times[order], course.steps[order], course.slices[order]
     ends = np.append(np.where((np.diff(slices) == 0), times[1:], np.inf), np.inf)
@@ -52,7 +53,7 @@ def test_what_was_put_in_is_found():
 def test_bad_times_are_found():
     process = fitted(drawn({"waves": 2.0, "wave_length": "28d"})).process
     assert 1 < process.waves < 5
-    assert 14 * DAY < process.wave_length < 45 * DAY
+    assert 14 * DAY < process.wave_s(60 * DAY) < 45 * DAY
 
 
 @pytest.mark.parametrize(("settings", "found"), [({"repair_sigma": 1.5}, "repair_sigma"),

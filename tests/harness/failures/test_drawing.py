@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from diloco_chaos.harness.failures.away import away_shares, beyond
+from diloco_chaos.harness.failures.drawing import drawn_by, impossible
 from diloco_chaos.harness.failures.likeness import likeness
 from diloco_chaos.harness.failures.process import FailureProcess
 
@@ -20,7 +21,7 @@ KINDS = {"alike": {}, "lemons": {"lemons": 0.7}, "relapse": {"relapse": 0.4, "re
 
 def courses(settings, count=20, away_s=AWAY_S):
     process = FailureProcess.model_validate(settings)
-    return [process.course(NODES, IN_SERVICE_S, away_s, DAYS * DAY, seed) for seed in range(count)]
+    return [drawn_by(process, NODES, IN_SERVICE_S, away_s, DAYS * DAY, seed) for seed in range(count)]
 
 
 def average(settings):
@@ -114,6 +115,6 @@ def test_a_process_that_can_t_be_is_refused(settings, why):
 
 def test_nodes_that_relapse_late_can_t_fail_often():
     process = FailureProcess.model_validate({"relapse": "90%", "relapse_within": "1y"})
-    assert process.impossible(DAY).endswith("make relapse_within shorter")
-    assert process.impossible(365 * DAY) == ""
-    assert process.at_pace(1 / 365).impossible(DAY) == ""
+    assert impossible(process, DAY).endswith("make relapse_within shorter")
+    assert impossible(process, 365 * DAY) == ""
+    assert impossible(process.at_pace(1 / 365), DAY) == ""
