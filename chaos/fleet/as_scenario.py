@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.faults.processes.process import TYPICAL_START_S
 from diloco_chaos.harness.base.units import show_long, show_seconds
-from diloco_chaos.harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.fleet import Fleet, Mode
 from diloco_chaos.harness.fleet.scaled import Scaled, scaled
 from diloco_chaos.harness.fleet.simulation import simulate
 
@@ -43,14 +43,13 @@ faults:
     per: {per}
     spacing: 0s
     most_down: {down}
-    of:
-{kills}
+{what}
 checks:   # what is asked is goodput: everything else may take as long as the failures make it
   goodput: {{at_least: {least:.1%}}}
   no_global_stall: {{max_gap: {deadline:.0f}s}}
   uptime: {{at_least: 0%}}
   self_healing: {{within: {deadline:.0f}s}}
-  reintegration: {{within: {deadline:.0f}s}}
+  reintegration: {back}
   blast_radius: {{at_least: 0%}}
 """
 
@@ -96,6 +95,7 @@ def _quiet_s(run: Scaled) -> float:
 def _text(fleet: Fleet, run: Scaled, step_s: float, chips: str, way: str, fleet_goodput: float, predicted: float,
           seed: int) -> str:
     peers, rigid = run.fleet.chips, fleet.mode == "data_parallel"
+    together = rigid and run.fleet.process is None
     # merged often: who dies takes little along, as in the fleet, where the others of its learner have it as well
     cluster = {"decoupled": "quorum: 1, fragments: 2, sync_every: 2, overlap: 1",
                "data_parallel": "checkpoint_every: 1",
@@ -105,18 +105,31 @@ def _text(fleet: Fleet, run: Scaled, step_s: float, chips: str, way: str, fleet_
         chips=chips, way=way, mtbf=show_long(fleet.mtbf), step=show_seconds(step_s), fleet=fleet_goodput,
         run=predicted, seed=seed, name=f"fleet-{fleet.mode.replace('_', '-')}", lasts=run.lasts, head=_HEAD_S,
         words=show_long(run.lasts), cluster=f"mode: {fleet.mode}, {cluster}", peers=peers, step_time=run.step_time,
-        steps=round(predicted * whole / run.step_time), deadline=3 * whole + 60, up=run.up / (peers if rigid else 1),
-        per="cluster" if rigid else "node", down=1 if rigid else peers, kills=_kills(fleet, run.outage),
-        least=max(0.0, predicted - WITHIN))
+        steps=round(predicted * whole / run.step_time), deadline=3 * whole + 60, up=run.up / (peers if together else 1),
+        per="cluster" if together else "node", down=1 if rigid else peers, what=_what(run, fleet.mode),
+        least=max(0.0, predicted - WITHIN),  # a few repairs of a process outlast the run
+        back=f"{{within: {3 * whole + 60:.0f}s}}" if run.fleet.process is None else "off")
 
 
-def _kills(fleet: Fleet, outage: float) -> str:
-    """One of them at each failure. Where a group stands again for who is back, repairs are exponential, as in the
-    fleet: it matters whether they end before the group goes on."""
-    lasts = [outage]
-    if fleet.mode == "elastic_data_parallel":
-        lasts = [-outage * math.log(1 - (number + 0.5) / _QUANTILES) for number in range(_QUANTILES)]
-    return "\n".join(f"      - kill: {{restart_after: {max(_LEAST_S, seconds - _START_S):.3f}s}}" for seconds in lasts)
+def _what(run: Scaled, mode: Mode) -> str:
+    """What happens at each failure. Where a group stands again for who is back, repairs are exponential, as in the
+    fleet: it matters whether they end before the group goes on. A process draws them itself."""
+    away = [run.outage]
+    if run.fleet.process is not None:
+        settings = run.fleet.process.model_dump(mode="json", exclude_defaults=True)
+        flow = ", ".join(f"{name}: {_figure(value)}" for name, value in settings.items())
+        return f"    repair: {max(_LEAST_S, run.outage - _START_S):.3f}s\n    process:\n      {{{flow}}}"
+    if mode == "elastic_data_parallel":
+        away = [-run.outage * math.log(1 - (number + 0.5) / _QUANTILES) for number in range(_QUANTILES)]
+    return "\n".join(["    of:", *(f"      - kill: {{restart_after: {max(_LEAST_S, seconds - _START_S):.3f}s}}"
+                                   for seconds in away)])
+
+
+def _figure(value: Any) -> str:
+    """Return a setting with four digits."""
+    if isinstance(value, str) and value.endswith("s") and value[0].isdigit():
+        return f"{float(value[:-1]):.3f}s"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _unlike(plan: Plan, run: Scaled) -> float:

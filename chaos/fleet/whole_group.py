@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diloco_chaos.chaos.fleet import sweep_commands, trace_commands
+from diloco_chaos.chaos.fleet import planner, sweep_commands, trace_commands
 from diloco_chaos.chaos.fleet.command import group
 
-__all__ = ["group", "sweep_commands", "trace_commands"]
+__all__ = ["group", "planner", "sweep_commands", "trace_commands"]

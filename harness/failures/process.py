@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from diloco_chaos.harness.base.units import LongSeconds, Part, between
 
-_LEAST_LEMONS, _LEAST_S = 0.01, 0.001
+_LEAST_LEMONS = 0.01
+LEAST_S = 0.001
+"""Nothing that a process draws is shorter, on average."""
 _RELAPSE, _WAVE = 0.03, 0.1
 """Of the mean time in service, as in a year of 400 real servers."""
 
@@ -64,12 +66,12 @@ class FailureProcess(BaseModel):
     def at_pace(self, times: float) -> FailureProcess:
         """Return the process of nodes that fail after so many times as long, those that fail again soon, too."""
         return self if self.relapse_within is None else self.model_copy(
-            update={"relapse_within": max(_LEAST_S, self.relapse_within * times)})
+            update={"relapse_within": max(LEAST_S, self.relapse_within * times)})
 
     def relapse_s(self, in_service_s: float) -> float:
         """Mean seconds until a relapse, of nodes that are in service for so long on average."""
-        return self.relapse_within or max(_LEAST_S, _RELAPSE * in_service_s)
+        return self.relapse_within or max(LEAST_S, _RELAPSE * in_service_s)
 
     def wave_s(self, in_service_s: float) -> float:
         """Return for how many seconds a factor lasts, of nodes that are in service for so long on average."""
-        return self.wave_length or max(_LEAST_S, _WAVE * in_service_s)
+        return self.wave_length or max(LEAST_S, _WAVE * in_service_s)

@@ -68,6 +68,13 @@ class Trace:
         return _apart(parts, slices, horizon)
 
 
+    def resampled(self, seed: int) -> Trace:
+        """Return a trace as long, each of whose weeks is one of this one's, drawn with replacement (a bootstrap)."""
+        outages = self.by_weeks(self.nodes, self.length_s, seed).outages()
+        whose, starts, ends = (np.array(each) for each in zip(*outages, strict=True))
+        return Trace(self.nodes, self.length_s, whose, starts, ends, ("",) * len(outages))
+
+
 def _apart(parts: Sequence[tuple[Indices, Floats, Floats]], slices: int, horizon: float) -> Course:
     """Return the course of outages (of whom, from when, to when) that may overlap: those of one slice that do are
     one."""

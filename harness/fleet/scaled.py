@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from diloco_chaos.harness.failures.process import LEAST_S, FailureProcess
 from diloco_chaos.harness.fleet.closed_forms import begun, goodput
 from diloco_chaos.harness.fleet.fleet import Fleet
 
@@ -57,8 +58,10 @@ def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
     peers = fleet.learners if fleet.mode == "decoupled" else _PEERS
     if peers > _MOST_LEARNERS:
         raise ScaledError(f"{peers} learners are more than the {_MOST_LEARNERS} that a run on one machine has")
+    if fleet.trace and fleet.process is None:
+        raise ScaledError("a run of minutes stands for no trace that is replayed: take --how fitted")
     try:
-        trains = goodput(fleet)
+        trains = goodput(fleet.model_copy(update={"process": None, "trace": ""}))
     except ValueError as error:
         raise ScaledError(str(error)) from error
     every = peers / fleet.interruptions_per_s  # from one failure of a peer to its next
@@ -74,6 +77,15 @@ def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
     up, outage, stands = (seconds * step_time / step_s for seconds in (up, outage, stands))
     alone = Fleet(mode=fleet.mode, chips=peers, slice_chips=1, learners=peers).model_copy(update={
         "mtbf": up, "repair": outage, "restart": outage, "shrink": stands, "grow": stands, "grow_within": 0.0,
-        "restart_shape": 0.0, "recovery": 0.0})
+        "restart_shape": 0.0, "recovery": 0.0, "process": _shrunk(fleet, up)})
     lasts = failures * (up / peers + outage if fleet.mode == "data_parallel" else (up + outage) / peers)
     return Scaled(alone, step_time, lasts)
+
+
+def _shrunk(fleet: Fleet, up: float) -> FailureProcess | None:
+    """Return the fleet's process in the run's time, in which a peer fails after `up` seconds on average."""
+    if fleet.process is None:
+        return None
+    times = up / fleet.slice_mtbf
+    wave = fleet.process.wave_length
+    return fleet.process.at_pace(times).model_copy(update={"wave_length": wave and max(LEAST_S, wave * times)})

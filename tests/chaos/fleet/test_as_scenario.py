@@ -8,8 +8,10 @@ from diloco_chaos.chaos.fleet.as_scenario import WITHIN, scenario_of
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.failures.process import FailureProcess
 from diloco_chaos.harness.fleet.closed_forms import goodput
 from diloco_chaos.harness.fleet.paper import fitted
+from diloco_chaos.harness.fleet.scaled import ScaledError
 from diloco_chaos.harness.simulation.parameters import Parameters
 
 
@@ -24,6 +26,26 @@ def test_a_prediction_is_met_within_five_points(mode, chips, learners):
     measured = goodput_between(history, history.zero, history.end)
     assert measured == pytest.approx(made.goodput, abs=WITHIN)
     assert judge(history).exit_code == 0
+
+
+HISTORY = FailureProcess.model_validate({"lemons": 1.8, "relapse": "29%", "relapse_shape": 0.37, "burst": "24%",
+                                         "burst_size": 2.9, "waves": 2.3, "repair_shape": 0.43})
+
+
+@pytest.mark.parametrize(("mode", "learners"), [("decoupled", 2), ("elastic_data_parallel", 1), ("data_parallel", 1)])
+def test_a_prediction_of_failures_with_a_history_is_met_within_five_points(mode, learners):
+    fleet = fitted().model_copy(update={"mode": mode, "chips": 1_200_000, "learners": learners, "process": HISTORY})
+    made = scenario_of(fleet, 1.0, "1.2M", mode, 0.5)
+    history = simulate(freeze(parse(made.text), made.seed)).history
+    assert goodput_between(history, history.zero, history.end) == pytest.approx(made.goodput, abs=WITHIN)
+    assert judge(history).exit_code == 0
+    assert made.goodput > scenario_of(fleet.model_copy(update={"process": None}), 1.0, "1.2M", mode, 0.5).goodput
+
+
+def test_a_replayed_trace_is_no_scenario():
+    fleet = fitted().model_copy(update={"trace": "faults.csv", "how": "replay"})
+    with pytest.raises(ScaledError, match="take --how fitted"):
+        scenario_of(fleet, 1.0, "1.2M", "decoupled", 0.5)
 
 
 def test_the_file_says_what_it_stands_for_and_is_a_scenario_that_a_person_can_read():

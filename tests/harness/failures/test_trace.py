@@ -56,6 +56,14 @@ def test_an_outage_of_the_week_before_may_still_be_on(trace):
     assert losses == pytest.approx(50, rel=0.1)
 
 
+def test_a_resampled_trace_is_made_of_its_weeks(trace):
+    drawn = [trace.resampled(seed) for seed in range(20)]
+    assert all((each.nodes, each.length_s) == (4, 4 * WEEK) for each in drawn)
+    assert {round(start % WEEK / DAY, 6) for each in drawn for start in each.starts} == {1.0, 2.0, 6.0}
+    assert all((each.ends > each.starts).all() and (np.diff(each.starts) >= 0).all() for each in drawn)
+    assert len({len(each.starts) for each in drawn}) > 2
+
+
 def test_outages_of_a_node_that_overlap_by_the_drawing_are_one():
     trace = Trace(1, 2 * WEEK, np.array([0, 0]), np.array([5.0, 8.0]) * DAY, np.array([8.0, 13.0]) * DAY, ("x", "x"))
     for seed in range(30):
