@@ -223,11 +223,17 @@ def _started_late(history: History) -> float:
     ready: dict[Node, float] = {}
     for event in history.tape.of(Ready):
         ready.setdefault((event.node, event.inc), event.t)
-    took = {node: ready[node] - spawn.t for spawn in history.tape.of(Spawn)
-            if (node := (spawn.target, spawn.incarnation)) in ready and spawn.target in history.plan.cluster.names}
-    usual = max((s for (_, incarnation), s in took.items() if incarnation == 0), default=0.0)
-    late = sum(max(0.0, min(s, usual) - TYPICAL_START_S) for (_, incarnation), s in took.items() if incarnation > 0)
-    return late if history.plan.cluster.coupling.waits == "all" else late / history.plan.cluster.learners
+    started = [(spawn, ready[node]) for spawn in history.tape.of(Spawn)
+               if (node := (spawn.target, spawn.incarnation)) in ready and spawn.target in history.plan.cluster.names]
+    usual = max((t - spawn.t for spawn, t in started if spawn.incarnation == 0), default=0.0)
+    late = sorted((spawn.t + TYPICAL_START_S, min(t, spawn.t + usual)) for spawn, t in started if spawn.incarnation)
+    if history.plan.cluster.coupling.waits != "all":
+        return sum(max(0.0, end - start) for start, end in late) / history.plan.cluster.learners
+    waited, until = 0.0, 0.0  # who waits for two waits once
+    for start, end in late:
+        waited += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return waited
 
 
 def _slow(late: float) -> list[str]:

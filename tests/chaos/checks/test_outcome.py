@@ -74,6 +74,18 @@ def test_a_place_where_every_process_starts_slowly_lowers_the_goodput_that_is_as
     assert not any("allowed for it" in line for line in named.evidence)
 
 
+def test_who_waits_for_two_that_start_slowly_at_once_waits_once(storm):
+    story = storm.bounded("{}", mode="diloco", quorum=4, grace=0.0, overlap=0)
+    (spawn,) = [event for event in story.all("spawn") if (event.target, event.incarnation) == ("learner-1", 1)]
+    slow = story.forged(lambda event: event.event == "ready" and (event.node, event.inc) == ("learner-1", 0), later=5)
+    slow = slow.forged(lambda event: event.event == "ready" and (event.node, event.inc) == ("learner-1", 1), later=5)
+    twice = slow.said(spawn.t + 0.5, "harness", "spawn", target="learner-3", incarnation=1).said(
+        spawn.t + 8.0, "learner-3", "ready", inc=1)
+    once, both = (float(line.split(" s of the cluster's")[0].split()[-1]) for told in (slow, twice)
+                  for line in told.verdict("goodput").evidence if "of the cluster's time are allowed" in line)
+    assert 0 < both - once < 0.7  # the second begins half a second later
+
+
 def test_without_pace_a_step_counts_what_it_computed(calm):
     # A third of the nominal time, so a third of the goodput.
     verdict = calm.bounded("{goodput: {at_least: 40%}}", step_time=0).verdict("goodput")
