@@ -12,6 +12,7 @@ import numpy as np
 import simpy
 
 from diloco_chaos.harness.base.workers import workers_for
+from diloco_chaos.harness.failures.process import FailureProcess
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
 from diloco_chaos.harness.fleet.replications import TRIALS, estimate, replicated
@@ -19,7 +20,7 @@ from diloco_chaos.harness.fleet.simulation import simulate
 
 _DAY_S = 86_400.0
 _DAYS, _REPLICATIONS = 30, 100
-_PAIRS = 5
+_PAIRS, _TURNS = 5, 20
 
 
 class _Group:
@@ -66,6 +67,24 @@ def by_simpy(fleet: Fleet, horizon: float, seed: int) -> float:
     return sum(group.work for group in groups) / (fleet.slices * horizon)
 
 
+def _history(say: Callable[[str], None]) -> dict[str, Any]:
+    """Failures with a history, as a year of 400 real servers has them, beside exponential ones: the same fleet in
+    turns."""
+    process = FailureProcess.model_validate({
+        "lemons": 1.8, "relapse": "29%", "relapse_shape": 0.37, "burst": "24%", "burst_size": 2.9, "waves": 2.3,
+        "repair_shape": 0.43})
+    fleets = {"exponential": Fleet(), "history": Fleet(process=process)}
+    took: dict[str, list[float]] = {name: [] for name in fleets}
+    for seed in range(_TURNS):
+        for name, fleet in fleets.items():
+            began = time.perf_counter()
+            simulate(fleet, _DAYS * _DAY_S, seed)
+            took[name].append(time.perf_counter() - began)
+    times = median(history / plain for history, plain in zip(took["history"], took["exponential"], strict=True))
+    say(f"  fleet: failures with a history take {times:.2f} times as long as exponential ones")
+    return {"history_over_exponential": round(times, 2)}
+
+
 def measure(say: Callable[[str], None]) -> dict[str, Any]:
     """One replication of 1.2 million chips in turns, and the whole published table with a hundred of each."""
     fleet, horizon = Fleet.model_validate({"repair": "6460s", "shrink": "8.8s", "grow": "8.8s", "grow_within": 0}
@@ -89,7 +108,7 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     worst = max(abs(summary.goodput.mean - cell.goodput) for summary, cell in zip(table, PUBLISHED, strict=True))
     times = median(theirs / ours for theirs, ours in zip(took["simpy"], took["ours"], strict=True))
-    return {"simpy_over_ours": round(times, 1),
+    return {"simpy_over_ours": round(times, 1), **_history(say),
             "seconds": {name: round(median(values), 3) for name, values in took.items()},
             "goodput": {name: round(mean(values), 5) for name, values in goodputs.items()},
             "apart": round(apart.mean, 5), "interval": round(apart.half or 0.0, 5),
