@@ -240,8 +240,8 @@ def _of_process(storm: Storm, process: FailureProcess, chance: random.Random) ->
     repair, lasts = storm.repair or _REPAIR_S, storm.duration or 0.0
     course = drawn_by(process, len(storm.targets), storm.mtbf, repair, 2 * lasts + _REPAIRS * repair,
                       chance.randrange(1 << 31))
-    return [_Failure(round(start, 3), storm.targets[node], None, end - start) for node, start, end in course.outages()
-            if start < lasts]
+    return _by_time([_Failure(round(start, 3), storm.targets[node], None, end - start)
+                     for node, start, end in course.outages() if start < lasts], chance)
 
 
 def _of_trace(storm: Storm, chance: random.Random) -> list[_Failure]:
@@ -255,7 +255,13 @@ def _of_trace(storm: Storm, chance: random.Random) -> list[_Failure]:
             target = storm.targets[int(trace.whose[number]) % len(storm.targets)]
             lasts = min(float(trace.repairs[number]) / storm.speed, storm.longest or float("inf"))
             failures.append(_Failure(round(since, 3), target, _what(storm, trace.kinds[number]), lasts))
-    return sorted(failures, key=lambda failure: (failure.at, failure.target))
+    return _by_time(failures, chance)
+
+
+def _by_time(failures: list[_Failure], chance: random.Random) -> list[_Failure]:
+    """Return failures by time. Which of those at one moment comes first is drawn: where not all may be down at once, no
+    target is hit for all others."""
+    return [failure for _, _, failure in sorted((failure.at, chance.random(), failure) for failure in failures)]
 
 
 def _trace(storm: Storm) -> Any:

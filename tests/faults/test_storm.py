@@ -103,6 +103,22 @@ def test_some_targets_are_worse_than_others():
     assert sum(worst) > 1.4 * sum(alike)
 
 
+def test_where_not_all_may_be_down_no_target_is_hit_for_all_others(trace_of_pairs):
+    process = {"burst": "60%"}
+    for settings in ({"mtbf": "20s", "process": process}, {"trace": trace_of_pairs, "speed": 8640.0}):
+        hit = Counter(one.targets[0] for seed in range(60) for one in parts(
+            seed, kind="storm", targets=LEARNERS[:2], at="0s", **{"for": "60s"}, **settings))
+        assert min(hit.values()) > 0.4 * sum(hit.values())
+
+
+@pytest.fixture
+def trace_of_pairs(tmp_path):
+    """Two nodes that always fail together."""
+    (tmp_path / "pairs.csv").write_text("\n".join(["node,start,end", *(
+        f"n{node},{day},{day + 0.05}" for day in range(1, 8) for node in (0, 1))]))
+    return str(tmp_path / "pairs.csv")
+
+
 def test_several_fail_at_one_moment_unless_a_spacing_is_asked_for():
     process = {"burst": "60%", "burst_size": 3.0}
     found = [one.at for one in parts(1, **HISTORY, process=process)]
