@@ -109,14 +109,14 @@ def fleet(
         from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
         _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
         base = fitted()
-        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
+        summaries = simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
                                (jobs, workers, address))
         if as_json:
             print_json(tables.published_document(base, summaries, days, replications, seed))
         else:
             tables.show_published(base, summaries, days, replications, console)
         return
-    summaries = _simulated(_fleets(with_failures(given)), days, replications, seed, (jobs, workers, address))
+    summaries = simulated(_fleets(with_failures(given)), days, replications, seed, (jobs, workers, address))
     _trains(summaries)
     if plot is not None:
         _draw(summaries, plot)
@@ -191,8 +191,13 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
     return list(dict.fromkeys(fleets))
 
 
-def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
+def simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
                ) -> list[Summary]:
+    """Return a summary of each fleet; `where`: processes, kind of workers, and address.
+
+    Raises:
+        Failure: one can't be simulated.
+    """
     from diloco_chaos.harness.fleet.replications import TRIALS, FleetError, replicated
     with at_work(TRIALS, where) as workers:
         try:

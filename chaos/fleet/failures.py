@@ -107,11 +107,11 @@ def _said(convert: Callable[[Any], Any], given: dict[str, Any], name: str, defau
         return default
 
 
-def noted_trace(file: Path, nodes: int | None, quietly: bool = False) -> Trace:
-    """Return a trace; what was made of what it leaves open is said to stderr, unless `quietly`."""
-    from diloco_chaos.harness.failures.reading import read_trace
-    trace = read_trace(file, nodes)
-    for note in () if quietly else trace.notes:
+def noted_trace(file: Path, nodes: int | None) -> Trace:
+    """Return a trace; what was made of what it leaves open is said to stderr."""
+    from diloco_chaos.harness.failures.source import trace_of
+    trace = trace_of(file, nodes)
+    for note in trace.notes:
         typer.echo(f"{file}: {note}", err=True)
     return trace
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diloco_chaos.chaos.commands.common import Failure, at_work
+from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.commands.options import AddressOption, JobsOption, options_of, read, setting
-from diloco_chaos.chaos.fleet.command import group
-from diloco_chaos.chaos.fleet.failures import fitted_to, noted_trace, with_failures
+from diloco_chaos.chaos.fleet.command import group, simulated
+from diloco_chaos.chaos.fleet.failures import fitted_to, with_failures
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.fleet.fleet import Fleet
-    from diloco_chaos.harness.fleet.replications import Summary
 
-_DAY_S = 86_400.0
 _BOOTSTRAPPED = 20
 """Traces like the one given, to each of which a process is fitted."""
 
@@ -61,7 +59,7 @@ def report(
     base = read(Fleet, with_failures(given))
     asked = wanted(base)
     fleets = [*(each.fleet for each in asked), *_like(base, given)]
-    summaries = _simulated(fleets, (days, replications, seed), (jobs, workers, address))
+    summaries = simulated(fleets, days, replications, seed, (jobs, workers, address))
     answers = [Answer(*each) for each in zip(asked, summaries, strict=False)]
     content = planner_html(Plan(base, answers, summaries[len(asked):], cost_per_chip_hour), days, replications)
     try:
@@ -74,9 +72,10 @@ def report(
 def _like(base: Fleet, given: dict[str, Any]) -> list[Fleet]:
     """Return fleets that fail as traces like the one given."""
     from diloco_chaos.harness.failures.fitting import means
+    from diloco_chaos.harness.failures.source import trace_of
     if not base.trace:
         return []
-    trace, fleets = noted_trace(Path(base.trace), base.trace_nodes, quietly=True), []
+    trace, fleets = trace_of(Path(base.trace), base.trace_nodes), []
     for seed in range(_BOOTSTRAPPED):
         drawn = trace.resampled(seed)
         found, (in_service_s, away_s) = fitted_to(Path(base.trace), drawn), means(drawn)
@@ -86,13 +85,3 @@ def _like(base: Fleet, given: dict[str, Any]) -> list[Fleet]:
         fleets.append(base.model_copy(update={"mtbf": mtbf, "repair": repair,
                                               "process": found.process.at_pace(mtbf / own)}))
     return fleets
-
-
-def _simulated(fleets: list[Fleet], how_much: tuple[float, int, int], where: tuple[int, str, str]) -> list[Summary]:
-    from diloco_chaos.harness.fleet.replications import TRIALS, FleetError, replicated
-    days, replications, seed = how_much
-    with at_work(TRIALS, where) as workers:
-        try:
-            return replicated(fleets, days * _DAY_S, replications, seed, workers)
-        except FleetError as error:
-            raise Failure(str(error), 2) from error

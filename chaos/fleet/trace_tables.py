@@ -58,7 +58,7 @@ class Compared(NamedTuple):
 
 def compared(trace: Trace, found: Fitted, replications: int, seed: int) -> Compared:
     """Return what a trace, its fit, and exponential failures of the same means are like."""
-    return Compared(likeness(trace.replayed(trace.nodes, trace.length_s), trace.nodes, trace.length_s),
+    return Compared(likeness(trace.replayed(trace.nodes, trace.length_s)),
                     _spread(trace, _source(found, found.process), replications, seed),
                     _spread(trace, _source(found, None), replications, seed))
 
@@ -68,7 +68,7 @@ def _source(found: Fitted, process: FailureProcess | None) -> Source:
 
 
 def _spread(trace: Trace, source: Source, replications: int, seed: int) -> dict[str, Spread]:
-    drawn = np.array([likeness(source.course(trace.nodes, trace.length_s, seed + number), trace.nodes, trace.length_s)
+    drawn = np.array([likeness(source.course(trace.nodes, trace.length_s, seed + number))
                       for number in range(replications)])
     low, high = np.nanquantile(drawn, _BETWEEN, axis=0)
     return {name: Spread(*map(float, each))

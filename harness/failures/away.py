@@ -15,12 +15,12 @@ _ROUNDS = 20
 _INTERVAL = (0.025, 0.975)
 
 
-def away_shares(course: Course, horizon: float) -> Floats:
-    """Return the share of the time, up to `horizon` seconds, in which n nodes are away at once, for n from 0 on."""
+def away_shares(course: Course) -> Floats:
+    """Return the share of the time of a course in which n nodes are away at once, for n from 0 on."""
     at_first = int((~course.at_first).sum())
     away = np.concatenate([[at_first], at_first - np.cumsum(course.steps, dtype=np.int64)])
-    lasts = np.diff(np.concatenate([[0.0], course.times, [horizon]]))
-    return np.bincount(away, lasts).astype(np.float64) / horizon
+    lasts = np.diff(np.concatenate([[0.0], course.times, [course.horizon]]))
+    return np.bincount(away, lasts).astype(np.float64) / course.horizon
 
 
 def together(shares: Sequence[Floats]) -> Floats:
@@ -58,8 +58,7 @@ def spares(source: Source, nodes: int, share: float, horizon: float, replication
     """
     count = 0
     for _ in range(_ROUNDS):
-        each = [away_shares(source.course(nodes + count, horizon, seed + number), horizon)
-                for number in range(replications)]
+        each = [away_shares(source.course(nodes + count, horizon, seed + number)) for number in range(replications)]
         wanted = at_most_away(together(each), share)
         if wanted <= count:
             break

@@ -13,14 +13,13 @@ from diloco_chaos.harness.failures.course import Indices
 from diloco_chaos.harness.failures.drawing import drawn_by
 from diloco_chaos.harness.failures.lengths import Floats, Lengths
 from diloco_chaos.harness.failures.process import FailureProcess
-from diloco_chaos.harness.failures.trace import Trace
+from diloco_chaos.harness.failures.trace import WEEK_S, Trace
 
 TOGETHER_S, _NEXT = 360.0, 0.01
 """Failures that follow each other within so many seconds, and within that share of the mean time between two, are one
 burst: more would come together by chance."""
 SHORTEST_S = 60.0
 """A repair that is shorter counts as so long: logarithms of nothing would decide everything."""
-WEEK_S = 7 * 86_400.0
 _ROUNDS, _CUTS, _TERMS = 100, 40, 100
 _LEAST_WEEKS = 8
 _LEAST_OUTAGES = 20

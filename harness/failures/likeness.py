@@ -44,14 +44,15 @@ class Likeness(NamedTuple):
     """Share of the time in which more than 4% of the nodes are away."""
 
 
-def likeness(course: Course, nodes: int, horizon: float) -> Likeness:
-    """Return what a course of so many nodes, up to `horizon` seconds, is like."""
+def likeness(course: Course) -> Likeness:
+    """Return what a course is like."""
+    nodes, horizon = len(course.at_first), course.horizon
     lost = course.times[course.steps < 0]
     per_node = np.sort(np.bincount(course.slices[course.steps < 0], minlength=nodes))[::-1]
     gaps, weeks = np.diff(lost), max(1, int(horizon / WEEK_S))
     weekly = np.histogram(lost, weeks, (0.0, weeks * WEEK_S))[0]
     repairs, returns, soon = _repairs(course)
-    shares = away_shares(course, horizon)
+    shares = away_shares(course)
     return Likeness(
         failures=len(lost) / nodes / horizon * _YEAR_S, gap_variation=_over(gaps.std(), gaps.mean()) if len(gaps) else
         np.nan, weekly=_over(weekly.var(), weekly.mean()),

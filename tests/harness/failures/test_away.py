@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 def test_the_shares_are_of_the_time():
     course = course_of(np.array([0, 1, 2]), np.array([-1.0, 2.0, 4.0]), np.array([3.0, 6.0, 12.0]), 5, 10.0)
-    shares = away_shares(course, 10.0)
+    shares = away_shares(course)
     assert shares.tolist() == pytest.approx([0.0, 0.7, 0.3])
     assert (beyond(shares, 0), beyond(shares, 1), beyond(shares, 7)) == pytest.approx((1.0, 0.3, 0.0))
     assert [at_most_away(shares, share) for share in (0.5, 0.7, 0.71, 1.0)] == [1, 1, 2, 2]

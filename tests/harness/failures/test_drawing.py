@@ -26,7 +26,7 @@ def courses(settings, count=20, away_s=AWAY_S):
 
 def average(settings):
     """What such courses are like, on average."""
-    drawn = [likeness(course, NODES, DAYS * DAY) for course in courses(settings)]
+    drawn = [likeness(course) for course in courses(settings)]
     return dict(zip(drawn[0]._fields, np.nanmean(np.array(drawn), axis=0), strict=True))
 
 
@@ -35,7 +35,7 @@ def test_nodes_are_in_service_and_away_for_as_long_as_was_asked_for(kind):
     found = courses(KINDS[kind])
     failures = np.mean([(course.steps < 0).sum() for course in found])
     away = np.mean([(shares * np.arange(len(shares))).sum() for shares in (
-        away_shares(course, DAYS * DAY) for course in found)])
+        away_shares(course) for course in found)])
     lost = failures / NODES / DAYS / DAY  # each node's, per second in service and away
     in_service_s = (1 - away / NODES) / lost
     assert in_service_s == pytest.approx(IN_SERVICE_S, rel=0.06)
@@ -84,7 +84,7 @@ def test_in_bad_times_many_are_away_at_once():
     alike, waves = average({}), average({"waves": 2.0})
     assert alike["weekly"] == pytest.approx(0.87, abs=0.12)  # a node that is away can't fail
     assert waves["weekly"] > 8
-    many = [np.mean([beyond(away_shares(course, DAYS * DAY), 30) for course in courses(settings)])
+    many = [np.mean([beyond(away_shares(course), 30) for course in courses(settings)])
             for settings in ({}, {"waves": 2.0})]
     assert many[0] < 0.03 < 0.06 < many[1]
 

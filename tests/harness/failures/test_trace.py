@@ -23,7 +23,7 @@ def test_a_trace_is_replayed_as_it_was(trace):
     assert course.slices[lost].tolist() == trace.whose.tolist()
     assert course.times[~lost].tolist() == sorted(trace.ends[:-1])
     assert course.again[~lost].tolist() == [9 * DAY, np.inf, np.inf, np.inf]
-    assert away_shares(course, 4 * WEEK).tolist() == pytest.approx([1 - 9 / 28, 9 / 28])
+    assert away_shares(course).tolist() == pytest.approx([1 - 9 / 28, 9 / 28])
 
 
 def test_after_its_end_it_begins_again(trace):
