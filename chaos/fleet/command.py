@@ -36,6 +36,9 @@ _SEVERAL = ("chips", "mode", "learners", "repair")
 _DAY_S = 86_400.0
 _HELP = {"rich_help_panel": "The fleet"}
 _setting = partial(setting, panel=_HELP["rich_help_panel"])
+DaysOption = Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of all chance.")]
+WorkersOption = Annotated[str, typer.Option(help="Where replications are made: local, or ray (a Ray cluster).")]
 group = typer.Typer(invoke_without_command=True)
 """`fleet`, and what comes behind it."""
 
@@ -84,11 +87,11 @@ def fleet(
     straggler_mtbf: Annotated[str, _setting("0s", "Mean time until a chip becomes a straggler.")] = "",
     straggler_for: Annotated[str, _setting("60s", "For which it is one, on average.")] = "",
     straggler_speed: Annotated[float | None, _setting("0.5", "Of a straggler, as a share.")] = None,
-    days: Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")] = 30.0,
+    days: DaysOption = 30.0,
     replications: Annotated[int, typer.Option(min=1, max=100_000, help="Of each fleet, with other chance.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    seed: SeedOption = 0,
     jobs: JobsOption = 0,
-    workers: Annotated[str, typer.Option(help="Where replications are made: local, or ray (a Ray cluster).")] = "local",
+    workers: WorkersOption = "local",
     address: AddressOption = "",
     plot: Annotated[Path | None, typer.Option(help="Draw goodput over what there are several of: an .svg, or a .png "
                                               "(extra png).")] = None,

@@ -9,7 +9,7 @@ import typer
 
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.commands.options import AddressOption, JobsOption, options_of, read, setting
-from diloco_chaos.chaos.fleet.command import group, simulated
+from diloco_chaos.chaos.fleet.command import DaysOption, SeedOption, WorkersOption, group, simulated
 from diloco_chaos.chaos.fleet.failures import fitted_to, with_failures
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def report(
                                                "InfiniteHBD's JSON.")] = None,
     trace_nodes: Annotated[int | None, typer.Option(min=1, help="Of the trace's cluster.")] = None,
     cost_per_chip_hour: Annotated[float | None, typer.Option(min=0, help="What a chip costs, for an hour.")] = None,
-    days: Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")] = 30.0,
+    days: DaysOption = 30.0,
     replications: Annotated[int, typer.Option(min=2, max=100_000, help="Of each fleet, with other chance.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    seed: SeedOption = 0,
     jobs: JobsOption = 0,
-    workers: Annotated[str, typer.Option(help="Where replications are made: local, or ray.")] = "local",
+    workers: WorkersOption = "local",
     address: AddressOption = "",
 ) -> None:
     """Make a page for planners: goodput over size, learners, repairs, spares and checkpoints, what a point is worth,

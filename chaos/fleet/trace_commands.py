@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from diloco_chaos.chaos.commands.common import JsonOption, print_json
-from diloco_chaos.chaos.fleet.command import group
+from diloco_chaos.chaos.fleet.command import SeedOption, group
 from diloco_chaos.chaos.fleet.failures import fitted_to, noted_trace
 
 FileArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A CSV with node,start,end,class, or "
@@ -18,11 +18,10 @@ NodesOption = Annotated[int | None, typer.Option("--nodes", min=1, help="Of the 
                                                  "failed; by default those that it names.")]
 Replications = Annotated[int, typer.Option("--replications", min=2, max=100_000, help="Of the trace's time, with other "
                                            "chance.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all chance.")]
 
 
 @group.command(epilog="Example: `diloco-chaos fleet fit faults.csv --nodes 400`")
-def fit(file: FileArgument, nodes: NodesOption = None, replications: Replications = 100, seed: Seed = 0,
+def fit(file: FileArgument, nodes: NodesOption = None, replications: Replications = 100, seed: SeedOption = 0,
         as_json: JsonOption = False) -> None:
     """Fit a failure process to a trace, and say how well it fits, beside what exponential failures would say."""
     from diloco_chaos.chaos.fleet import trace_tables
@@ -43,7 +42,7 @@ def spares(
                                             "trace's.")] = None,
     share: Annotated[float, typer.Option(min=0.5, max=0.99999, help="Of the time in which it is to have them.")] = 0.99,
     replications: Replications = 100,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """How many spare nodes it takes for a job to have its nodes nearly always."""

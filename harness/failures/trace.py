@@ -31,6 +31,13 @@ class Trace:
     notes: tuple[str, ...] = ()
     """What was made of what the file does not say."""
 
+    @classmethod
+    def of(cls, course: Course) -> Trace:
+        """Return a trace of what happens in a course; its outages have no class."""
+        outages = course.outages()
+        whose, starts, ends = (np.array(each) for each in zip(*outages, strict=True))
+        return cls(len(course.at_first), course.horizon, whose, starts, ends, ("",) * len(outages))
+
     @property
     def repairs(self) -> Floats:
         """Return for how long the node was away, of each outage, as far as the trace goes."""
@@ -70,9 +77,7 @@ class Trace:
 
     def resampled(self, seed: int) -> Trace:
         """Return a trace as long, each of whose weeks is one of this one's, drawn with replacement (a bootstrap)."""
-        outages = self.by_weeks(self.nodes, self.length_s, seed).outages()
-        whose, starts, ends = (np.array(each) for each in zip(*outages, strict=True))
-        return Trace(self.nodes, self.length_s, whose, starts, ends, ("",) * len(outages))
+        return Trace.of(self.by_weeks(self.nodes, self.length_s, seed))
 
 
 def _apart(parts: Sequence[tuple[Indices, Floats, Floats]], slices: int, horizon: float) -> Course:

@@ -36,12 +36,8 @@ def trace(tmp_path_factory):
     """Half a year of 200 nodes, as a CSV."""
     process = FailureProcess.model_validate({"lemons": 1.0, "relapse": "30%", "relapse_within": "6h", "burst": "20%"})
     course = drawn_by(process, 200, 60 * DAY, 2 * DAY, 180 * DAY, 1)
-    lines, since = ["node,start,end,class"], {}
-    for time, step, node in zip(course.times / DAY, course.steps, course.slices, strict=True):
-        if step < 0:
-            since[node] = time
-        elif node in since:
-            lines.append(f"n{node},{since.pop(node)!r},{time!r},GPU".replace("np.float64(", "").replace(")", ""))
+    lines = ["node,start,end,class", *(f"n{node},{start / DAY!r},{end / DAY!r},GPU"
+                                       for node, start, end in course.outages() if end < course.horizon)]
     file = tmp_path_factory.mktemp("trace") / "faults.csv"
     file.write_text("\n".join(lines))
     return str(file)

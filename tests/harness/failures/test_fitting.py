@@ -15,13 +15,7 @@ NODES, LENGTH_S = 500, 360 * DAY
 
 def drawn(settings, in_service_s=60 * DAY, away_s=2 * DAY, seed=5):
     """A year of a cluster, as a trace."""
-    course = drawn_by(FailureProcess.model_validate(settings), NODES, in_service_s, away_s, LENGTH_S, seed)
-    order = np.lexsort((course.times, course.slices))
-    times, steps, slices = course.times[order], course.steps[order], course.slices[order]
-    ends = np.append(np.where((np.diff(slices) == 0), times[1:], np.inf), np.inf)
-    lost = np.flatnonzero(steps < 0)
-    lost = lost[np.argsort(times[lost], kind="stable")]
-    return Trace(NODES, LENGTH_S, slices[lost], times[lost], ends[lost], ("x",) * len(lost))
+    return Trace.of(drawn_by(FailureProcess.model_validate(settings), NODES, in_service_s, away_s, LENGTH_S, seed))
 
 
 def test_mean_times_are_the_traces_own():
