@@ -33,7 +33,7 @@ def planner_html(plan: Plan, days: float, replications: int) -> str:
     """Return the page."""
     return environment().get_template("fleet.html.j2").render(
         plan=plan, modes=MODES, charts=_charts(plan), inputs=_inputs(plan.base), process=_process(plan.base),
-        days=days, replications=replications, light=LIGHT, dark=DARK, way=way, chips=count_words, share=_share,
+        days=days, replications=replications, light=LIGHT, dark=DARK, chips=count_words, share=_share,
         money=_money, points=_points, traced=_traced(plan), year=HOURS_A_YEAR,
         name={mode: way(plan.base.model_copy(update={"mode": mode})) for mode in MODES})
 

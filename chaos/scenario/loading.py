@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -128,7 +129,7 @@ def _placed(document: dict[str, Any], here: Path) -> dict[str, Any]:
     if isinstance(faults, list):
         document = document | {"faults": [
             fault | {"trace": str(here / fault["trace"])} if isinstance(fault, dict)
-            and isinstance(fault.get("trace"), str) and (here / fault["trace"]).is_file() else fault
+            and isinstance(fault.get("trace"), str) and os.path.isfile(here / fault["trace"]) else fault
             for fault in faults]}
     cluster = document.get("cluster")
     if document.get("trainer") != "commands" or not isinstance(cluster, dict) or "{here}" not in repr(cluster):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.faults import AnyEntry, AnyFault
 
 ADAPTER, SINGLE = TypeAdapter(AnyEntry), TypeAdapter(AnyFault)
@@ -180,6 +181,16 @@ faults:
 """)
     scenario, _ = load(str(tmp_path / "mine.yaml"))
     assert scenario.faults[0].trace == trace
+
+
+def test_a_name_that_no_file_can_have_is_no_trace(tmp_path):
+    (tmp_path / "mine.yaml").write_text(f"""diloco_chaos: 1
+name: mine
+faults:
+  - {{storm: learners, at: 1s, for: 10s, trace: {"x" * 300}.csv}}
+""")
+    with pytest.raises(ScenarioError, match="name a CSV or JSON file with outages"):
+        load(str(tmp_path / "mine.yaml"))
 
 
 @pytest.mark.parametrize(("settings", "message"), [
