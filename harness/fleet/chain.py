@@ -5,53 +5,36 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from diloco_chaos.harness.failures.lengths import Floats
+
 Indices = NDArray[np.intp]
-_BLOCK = 256
-_FEW = 4096
+_FEW = 4
 
 
-def followed(following: Indices) -> Indices:
-    """Return the places that a walk from place 0 meets, ascending. `following`: for each place the next one, which is
-    further on; the walk ends at a next place of `len(following)` or more.
+def followed(begins: Floats, ends: Floats) -> Indices:
+    """Return the places that a walk from place 0 meets, ascending: from each it goes on to the first place further on
+    that doesn't begin before its end. `begins` ascend; both are of shape (places,).
 
-    Few places are walked one by one. More are cut into blocks, all of which are walked at the same time, each from its
-    own beginning; then each block is put right from the place that the block before really led to. Two walks that meet
-    stay together, and they soon meet.
+    A place that begins when all before it have ended is met in any case. From one such place to the next is a stretch;
+    all are walked at the same time, and the last few, which are long, one after the other.
     """
-    if len(following) < _FEW:
-        return _walked(following)
-    count = len(following)
-    starts = np.arange(0, count, _BLOCK)
-    limits = np.append(starts[1:], count)
-    met = np.zeros(count, np.bool_)
-    at, walking = starts.copy(), np.arange(len(starts))
-    while len(walking):
-        here = at[walking]
-        met[here] = True
-        at[walking] = successors = following[here]
-        walking = walking[successors < limits[walking]]
-    _put_right(following, starts.tolist(), limits.tolist(), at.tolist(), met)
-    return np.flatnonzero(met)
+    met = np.ones(len(begins) + 1, np.bool_)  # the last one is the end
+    met[1:-1] = np.maximum.accumulate(ends)[:-1] <= begins[1:]
+    sure = np.flatnonzero(met)
+    at = np.flatnonzero(met[:-1] & ~met[1:])
+    while len(at) > _FEW:
+        at = np.maximum(np.searchsorted(begins, ends[at]), at + 1)
+        at = at[~met[at]]
+        met[at] = True
+    for start, stop in zip(at.tolist(), sure[np.searchsorted(sure, at, side="right")].tolist(), strict=True):
+        met[_walked(begins[start:stop], ends[start:stop]) + start] = True
+    return np.flatnonzero(met[:-1])
 
 
-def _walked(following: Indices) -> Indices:
-    places, at, after = [], 0, following.tolist()
-    while at < len(after):
+def _walked(begins: Floats, ends: Floats) -> Indices:
+    following = np.maximum(np.searchsorted(begins, ends), np.arange(1, len(begins) + 1)).data
+    places, at = [], 0
+    while at < len(following):
         places.append(at)
-        at = after[at]
+        at = following[at]
     return np.array(places, np.intp)
-
-
-def _put_right(following: Indices, starts: list[int], limits: list[int], left_to: list[int], met: NDArray[np.bool_]
-               ) -> None:
-    """Put right each block, in turn: what was met up to where the walk from the true entry meets the other is not
-    true."""
-    entry = 0
-    for start, limit, left in zip(starts, limits, left_to, strict=True):
-        at, true = entry, []
-        while at < limit and not met[at]:
-            true.append(at)
-            at = int(following[at])
-        met[start:min(at, limit)] = False
-        met[true] = True
-        entry = left if at < limit else at

@@ -102,11 +102,12 @@ def trained(rules: GroupRules, slices: int, at_first: int, events: Events, horiz
     at_work = present.all - accounts.shrinking - accounts.growing
     accounts.away = slices * horizon - present.all
     if events.slower is None:
-        nominal, made = present.times(rules.pace), at_work * rules.pace
+        nominal, made = present, at_work
     else:
         stragglers = np.cumsum(np.concatenate([[0], events.slower, [0]]), dtype=np.int64) > 0
-        nominal = present.times(rules.pace * np.where(stragglers, rules.straggler, 1.0))
+        nominal = present.times(np.where(stragglers, rules.straggler, 1.0))
         made = nominal.all - float(nominal.of(pauses).sum())
+    made *= rules.pace
     accounts.slow, accounts.useful = at_work - made, made
     if rules.checkpoint_every:
         _take_void(accounts, rules, nominal, begins, ends, horizon)
@@ -154,21 +155,27 @@ def _pauses(rules: GroupRules, times: Floats, steps: Steps, counts: Floats, rest
     stopping = steps != 0 if rules.after_return else steps < 0
     stopping[0] = bool(rules.needed)  # at the beginning there may be too few
     stops = np.flatnonzero(stopping)
-    after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
-    ends = times[stops] + (after[np.sign(steps[stops])] if restarts is None else restarts[stops])
+    begins = times[stops]
+    if restarts is None:
+        lengths = np.where(steps[stops] < 0, rules.after_loss, rules.after_return)
+        lengths[:int(stopping[0])] = 0.0
+    else:
+        lengths = restarts[stops]
+    ends = begins + lengths
     if rules.needed and (few := counts < rules.needed).any():
         ends = _with_enough(rules, times, few, ends)
     ends = np.minimum(ends, times[-1])
     if restarts is not None:  # each loss ends the pause before it, and begins another
-        ends = np.minimum(ends, np.append(times[stops][1:], times[-1]))
-    later = np.searchsorted(times, ends)  # the first event that is not before the end
-    if restarts is None and len(stops):
-        following = np.concatenate([[0], np.cumsum(stopping)])[later]  # and the first of these that stops it
-        chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1)))
-    else:
-        chosen = np.arange(len(stops))
-    chosen = chosen[ends[chosen] > times[stops[chosen]]]
-    return _Pauses(stops[chosen], ends[chosen], later[chosen] - 1)
+        ends = np.minimum(ends, np.append(begins[1:], times[-1]))
+    elif len(stops):
+        chosen = followed(begins, ends)
+        stops, begins, ends = stops[chosen], begins[chosen], ends[chosen]
+    lasting = ends > begins
+    stops, ends = stops[lasting], ends[lasting]
+    last = stops.copy()
+    more = np.flatnonzero(times[stops + 1] < ends)  # others happen meanwhile
+    last[more] = np.searchsorted(times, ends[more]) - 1
+    return _Pauses(stops, ends, last)
 
 
 def _with_enough(rules: GroupRules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
@@ -196,7 +203,7 @@ def _take_void(accounts: Accounts, rules: GroupRules, nominal: _Integral, begins
     """Move from `useful` to `lost` what was made since the last checkpoint, and to `checkpointing` what checkpoints
     cost. What the last stretch has made is not lost: nothing ended it."""
     froms, tos = np.concatenate([[0.0], ends]), np.concatenate([begins, [horizon]])
-    lasted, made = tos - froms, nominal.until(tos) - nominal.until(froms)
+    lasted, made = tos - froms, (nominal.until(tos) - nominal.until(froms)) * rules.pace
     each = rules.checkpoint_every + rules.checkpoint_cost
     whole = np.floor(lasted / each)
     whole[-1] = lasted[-1] / each

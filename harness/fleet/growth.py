@@ -10,37 +10,49 @@ from numpy.typing import NDArray
 from diloco_chaos.harness.failures.lengths import Floats
 from diloco_chaos.harness.fleet.chain import followed
 
-Steps = NDArray[np.integer]
+Steps = NDArray[np.int32]
 
 
 class Changes(NamedTuple):
-    """The slices of a group that are lost and back, by time. All of shape (changes,)."""
+    """When slices of a group are lost and back, seconds."""
 
-    times: Floats
-    """Seconds, ascending."""
-    steps: Steps
-    """-1: lost, 1: back."""
+    lost: Floats
+    """Ascending, of shape (losses,)."""
+    back: Floats
+    """Ascending, of shape (returns,)."""
     again: Floats
-    """Of one that is back: when it is lost again, seconds."""
+    """When those that are back are lost again, of the same shape."""
 
 
 def taken_together(changes: Changes, within: float, horizon: float) -> tuple[Floats, Steps]:
     """Return the times, ascending, and steps (-1: one is lost; above 0: so many are back) that the group sees: whatever
     returns within so many seconds of a first slice is back at their end, all at once. A slice that is lost again by
     then was never back. Up to `horizon` seconds."""
-    times, steps, again = changes
-    returns = np.flatnonzero(steps > 0)
-    if not len(returns):
-        return times, steps
-    at = times[returns]
-    firsts = followed(np.searchsorted(at, at + within, side="right"))
-    taken = np.minimum(at[firsts] + within, horizon)
-    batch = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(at)))
-    never = again[returns] < taken[batch]
-    seen = steps < 0
-    seen[np.searchsorted(times, again[returns[never]])] = False
-    losses, sizes = np.flatnonzero(seen), np.bincount(batch[~never], minlength=len(firsts))
+    lost, back, again = changes
+    if not within or not len(back):
+        return _merged(lost, back, np.ones(len(back), np.int32))
+    firsts = followed(back, np.nextafter(back + within, np.inf))
+    taken, sizes = np.minimum(back[firsts] + within, horizon), np.diff(firsts, append=len(back))
+    never = np.flatnonzero(again < np.repeat(taken, sizes))
+    sizes -= np.bincount(np.searchsorted(firsts, never, side="right") - 1, minlength=len(firsts))
     grown = np.flatnonzero((sizes > 0) & (taken < horizon))
-    when = np.concatenate([times[losses], taken[grown]])
-    order = np.argsort(when, kind="stable")  # two parts in order: they are merged
-    return when[order], np.concatenate([steps[losses], sizes[grown]])[order]
+    return _merged(_without(lost, again[never]), taken[grown], sizes[grown])
+
+
+def _without(lost: Floats, times: Floats) -> Floats:
+    """Return the losses but for one at each of these times."""
+    ranks = np.arange(len(times))
+    places = np.searchsorted(lost, np.sort(times))
+    kept = np.ones(len(lost), np.bool_)
+    kept[np.maximum.accumulate(places - ranks) + ranks] = False  # of several at one time as many as are asked for
+    return lost[kept]
+
+
+def _merged(lost: Floats, back: Floats, sizes: NDArray[np.integer]) -> tuple[Floats, Steps]:
+    """Return times and steps of all losses and returns, by time; what is lost at the same moment comes first."""
+    places = np.searchsorted(lost, back, side="right") + np.arange(len(back))
+    losing = np.ones(len(lost) + len(back), np.bool_)
+    losing[places] = False
+    times, steps = np.empty(len(losing)), np.full(len(losing), -1, np.int32)
+    times[losing], times[places], steps[places] = lost, back, sizes
+    return times, steps

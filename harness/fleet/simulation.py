@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.harness.failures.course import Course
 from diloco_chaos.harness.failures.lengths import Floats, Lengths
 from diloco_chaos.harness.failures.source import Source
 from diloco_chaos.harness.fleet.fleet import Fleet
@@ -22,7 +22,26 @@ Intervals = tuple[Floats, Floats]
 """Beginnings and ends."""
 STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "away")
 
-_course = lru_cache(maxsize=2)(Source.course)  # for fleets that have the same interruptions
+
+class _Interruptions(NamedTuple):
+    """When slices are lost and back, and which. Losses and returns ascend."""
+
+    lost: Floats
+    losers: NDArray[np.intp]
+    back: Floats
+    returning: NDArray[np.intp]
+    again: Floats
+    """When those that are back are lost again."""
+    at_first: NDArray[np.bool_]
+    """Which slices are there at the beginning, of shape (slices,)."""
+
+
+@lru_cache(maxsize=2)  # for fleets that have the same ones
+def _interruptions(failures: Source, slices: int, horizon: float, seed: int) -> _Interruptions:
+    course = failures.course(slices, horizon, seed)
+    lost, back = np.flatnonzero(course.steps < 0), np.flatnonzero(course.steps > 0)
+    return _Interruptions(course.times[lost], course.slices[lost], course.times[back], course.slices[back],
+                          course.again[back], course.at_first)
 
 
 class ReplicationOutcome(BaseModel):
@@ -45,17 +64,17 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
     """Simulate one replication of `horizon` seconds. What it costs grows with the number of interruptions. Fleets that
     differ only in how they handle an interruption have the same interruptions at the same seed."""
     slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
-    course = _course(fleet.failures, slices, horizon, seed)
+    interruptions = _interruptions(fleet.failures, slices, horizon, seed)
     chance = np.random.default_rng([seed, 1])
-    group_of = np.arange(slices) * fleet.groups // slices
-    sizes, present = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))
+    group_of = (np.arange(slices) * fleet.groups // slices).astype(np.min_scalar_type(fleet.groups))
+    sizes, present = (np.bincount(group_of, weights, fleet.groups)
+                      for weights in (None, interruptions.at_first))
     total, stood = dict.fromkeys(STATES, 0.0), []
-    for group, changes in enumerate(_by_group(course, group_of, fleet.groups)):
+    for group, changes in enumerate(_by_group(interruptions, group_of, fleet.groups)):
         size = fleet.slices if fleet.groups == 1 else int(sizes[group])
         chips = size * fleet.chips / fleet.slices
         rules = rules_of(fleet, size, _pace(fleet, chips, chance))
-        times, steps = (taken_together(changes, fleet.grow_within, horizon) if fleet.grow_within and rules.fixed is None
-                        else changes[:2])
+        times, steps = taken_together(changes, fleet.grow_within if rules.fixed is None else 0.0, horizon)
         events = _with_stragglers(fleet, chips, times, steps, horizon, chance)
         if fleet.restart_shape and rules.fixed is not None:
             events = events._replace(restarts=fleet.detection + Lengths(fleet.restart, fleet.restart_shape).whole(
@@ -65,22 +84,26 @@ def simulate(fleet: Fleet, horizon: float, seed: int) -> ReplicationOutcome:
         stood.append(done.stood)
     states = {name: seconds / (fleet.slices * horizon) for name, seconds in total.items()}
     return ReplicationOutcome(goodput=states["useful"], uptime=_uptime(stood, fleet.groups, fleet.quorum, horizon),
-                              capacity=1 - states["away"], states=states, interruptions=int((course.steps < 0).sum()))
+                              capacity=1 - states["away"], states=states, interruptions=len(interruptions.lost))
 
 
-def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
-              ) -> Iterator[Changes]:
+def _by_group(interruptions: _Interruptions, group_of: NDArray[np.unsignedinteger], groups: int) -> Iterator[Changes]:
     """Yield what is lost and back in each group."""
+    lost, losers, back, returning, again, _ = interruptions
     if groups == 1:
-        yield Changes(course.times, course.steps, course.again)
+        yield Changes(lost, back, again)
         return
-    whose = group_of[course.slices]
-    # small integers are sorted by radix
-    order = np.argsort(whose.astype(np.uint16) if groups < 1 << 16 else whose, kind="stable")
-    times, steps, again = course.times[order], course.steps[order], course.again[order]
+    losing, losses = _dealt_out(group_of[losers], groups)
+    coming, returns = _dealt_out(group_of[returning], groups)
+    lost, back, again = lost[losing], back[coming], again[coming]
+    for (start, end), (first, last) in zip(pairwise(losses), pairwise(returns), strict=True):
+        yield Changes(lost[start:end], back[first:last], again[first:last])
+
+
+def _dealt_out(whose: NDArray[np.unsignedinteger], groups: int) -> tuple[NDArray[np.intp], list[int]]:
+    """Return the places by group, in each as they were, and where each group begins, and the last one ends."""
     borders = np.cumsum(np.bincount(whose, minlength=groups))
-    for start, end in pairwise([0, *borders.tolist()]):
-        yield Changes(times[start:end], steps[start:end], again[start:end])
+    return np.argsort(whose, kind="stable"), [0, *borders.tolist()]  # small integers are sorted by radix
 
 
 def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
@@ -126,8 +149,9 @@ def _uptime(stood: Sequence[Intervals], groups: int, quorum: int, horizon: float
 def _overlaps(intervals: Intervals, other: Intervals) -> Intervals:
     """Return the overlaps of two lists of intervals; within each list, intervals are disjoint and ascending."""
     (begins, ends), (others, other_ends) = intervals, other
-    first, last = np.searchsorted(other_ends, begins, side="right"), np.searchsorted(others, ends)
-    counts = np.maximum(last - first, 0)
-    mine = np.repeat(np.arange(len(begins)), counts)
-    theirs = np.arange(len(mine)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    first = np.searchsorted(other_ends, begins, side="right")
+    some = np.flatnonzero(np.append(others, np.inf)[first] < ends)
+    counts = np.searchsorted(others, ends[some]) - first[some]
+    mine = np.repeat(some, counts)
+    theirs = np.arange(len(mine)) + np.repeat(first[some] - np.cumsum(counts) + counts, counts)
     return np.maximum(begins[mine], others[theirs]), np.minimum(ends[mine], other_ends[theirs])

@@ -7,10 +7,11 @@ from diloco_chaos.harness.fleet.growth import Changes, taken_together
 
 def together(*changes, within=10.0, horizon=100.0):
     """Changes: (time, -1 or 1, slice)."""
-    again = [next((later for later, step, other in changes if later > at and step < 0 and other == which), np.inf)
-             for at, _, which in changes]
-    times, steps, _ = zip(*changes, strict=True)
-    seen = taken_together(Changes(np.array(times, float), np.array(steps, np.int8), np.array(again)), within, horizon)
+    lost = [(at, which) for at, step, which in changes if step < 0]
+    back = [(at, which) for at, step, which in changes if step > 0]
+    again = [next((later for later, other in lost if later > at and other == which), np.inf) for at, which in back]
+    changes = Changes(*(np.array(times, float) for times in ([at for at, _ in lost], [at for at, _ in back], again)))
+    seen = taken_together(changes, within, horizon)
     return list(zip(*(part.tolist() for part in seen), strict=True))
 
 
@@ -38,3 +39,16 @@ def test_what_would_be_taken_back_after_the_end_is_not():
 
 def test_without_returns_there_is_nothing_to_wait_for():
     assert together((50, -1, 0)) == [(50, -1)]
+
+
+def test_of_two_that_are_lost_again_at_one_moment_neither_was_back():
+    assert together((20, 1, 0), (21, 1, 1), (25, -1, 0), (25, -1, 1), (40, -1, 2)) == [(40, -1)]
+
+
+def test_of_two_that_are_lost_at_one_moment_the_one_that_was_there_is_lost():
+    assert together((20, 1, 0), (25, -1, 0), (25, -1, 1), (27, -1, 2)) == [(25, -1), (27, -1)]
+
+
+def test_without_a_time_each_is_back_when_it_comes():
+    seen = together((20, 1, 0), (22, 1, 1), (22, -1, 0), (30, -1, 1), within=0.0)
+    assert seen == [(20, 1), (22, -1), (22, 1), (30, -1)]
