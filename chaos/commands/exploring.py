@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,10 @@ from rich.console import Console
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, search_bar, workers_of
 from diloco_chaos.chaos.commands.places import backend_of, on_option
 from diloco_chaos.harness.base.units import seconds
+
+if TYPE_CHECKING:
+    from diloco_chaos.chaos.scenario.model import Scenario
+    from diloco_chaos.faults.storm import Storm
 
 _MOST_RUNS = 1_000_000
 _RUNS = 1000
@@ -30,8 +34,10 @@ def explore(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     max_faults: Annotated[int | None, typer.Option(min=1, max=20, help="The most faults in one schedule: 6, and 3 of "
-                                                   "a trainer of commands, if not given.")] = None,
+                                                   "a trainer of commands, if not given; with --storms all.")] = None,
     faults: Annotated[str, typer.Option(help="Kinds to choose from, as in kill,pause; all if not given.")] = "",
+    storms: Annotated[bool, typer.Option("--storms", help="Draw each schedule from the scenario's own storms (their "
+                                         "process, trace or mean time), not from all kinds and moments.")] = False,
     clusters: Annotated[str, typer.Option(help="own: the scenario's cluster; drawn: another one for each schedule, "
                                           "with the scenario's model, data, budget and pace.")] = "own",
     corpus_dir: Annotated[Path | None, typer.Option(help="Where results and failing schedules are kept, "
@@ -58,18 +64,23 @@ def explore(
     from diloco_chaos.chaos.exploration.explore import explore as search
     from diloco_chaos.chaos.exploration.generate import known
     from diloco_chaos.chaos.exploration.report import document, show
+    from diloco_chaos.chaos.exploration.storms import kinds_of
     from diloco_chaos.chaos.scenario.loading import load
+    from diloco_chaos.faults.composite import MOST_PARTS
     from diloco_chaos.harness.base.workers import WorkersError
     base = own = load(scenario)[0]
-    most_faults = max_faults or (_MOST_OF_COMMANDS if base.trainer.programs() else _MOST_FAULTS)
+    stormy = _storms_of(own, faults, clusters) if storms else ()
+    most_faults = max_faults or (MOST_PARTS if storms else
+                                 _MOST_OF_COMMANDS if base.trainer.programs() else _MOST_FAULTS)
+    chosen = kinds_of(stormy) or ([kind.strip() for kind in faults.split(",")] if faults else None)
     if base.trainer.programs():
         from diloco_chaos.chaos.commands.hunting import hunt
         one_of("--clusters", clusters, ["own"])
         one_of("--workers", workers, ["local"])
         if torch:
             raise Failure("--torch: commands train what they train: leave it out", 2)
-        hunt(Search(own, seed, most_faults, [kind.strip() for kind in faults.split(",")] if faults else None, guided,
-                    on=on or _LOCAL), corpus_dir, jobs, runs, _time(within), until_found=until_found, as_json=as_json)
+        hunt(Search(own, seed, most_faults, chosen, guided, on=on or _LOCAL, storms=stormy), corpus_dir, jobs, runs,
+             _time(within), until_found=until_found, as_json=as_json)
     on = on or _SIMULATED
     place = backend_of(on, {})
     if workers == "ray" and not place.virtual:
@@ -78,9 +89,9 @@ def explore(
         base = base.model_copy(update={"cluster": base.trainer.cheapest(), "faults": ()})
     one_of("--clusters", clusters, ["own", "drawn"])
     try:
-        kinds = known([kind.strip() for kind in faults.split(",")] if faults else None, place.abilities, own)
+        kinds = known(chosen, place.abilities, own)
     except ValueError as error:
-        raise Failure(f"--faults: {error}", 2) from error
+        raise Failure(f"{'--storms' if storms else '--faults'}: {error}", 2) from error
     most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
     pool = workers_of(SCHEDULES, jobs, workers, address)
@@ -100,7 +111,7 @@ def explore(
             def enough(state: Exploration) -> bool:
                 return (until_found and bool(state.found)) or 0 < most_s <= time.monotonic() - began
             state = search(Search(base, seed, most_faults, kinds, guided, clusters == "drawn", on,
-                                  str(folder / "runs")), folder, pool, runs=most,
+                                  str(folder / "runs"), stormy), folder, pool, runs=most,
                            stop=enough, tell=tell)
     except (ExplorationError, WorkersError) as error:
         raise Failure(str(error), 2) from error
@@ -110,6 +121,23 @@ def explore(
         pool.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(state.exit_code)
+
+
+def _storms_of(scenario: Scenario, faults: str, clusters: str) -> tuple[Storm, ...]:
+    """Return the storms that schedules are drawn from.
+
+    Raises:
+        Failure: there are none, or another option contradicts them.
+    """
+    from diloco_chaos.chaos.exploration.storms import storms_of
+    if not (storms := storms_of(scenario)):
+        raise Failure(f"--storms: scenario {scenario.name} has no storm: give it one (`- storm: learners`, with a "
+                      f"`process` or a `trace`), or leave --storms out", 2)
+    if faults:
+        raise Failure("--faults: with --storms the storms say what happens (`of`, `classes`): leave one of them out", 2)
+    if clusters == "drawn":
+        raise Failure("--clusters drawn: the storms are meant for the scenario's own nodes: leave one of them out", 2)
+    return storms
 
 
 def _time(given: str) -> float:

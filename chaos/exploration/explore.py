@@ -39,9 +39,11 @@ from diloco_chaos.chaos.exploration.guide import Knowledge, draw
 from diloco_chaos.chaos.exploration.perform import IN_MEMORY, abilities_of, performed_on
 from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.exploration.shrink import shrunk
+from diloco_chaos.chaos.exploration.storms import drawn_from, said
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.runner.simulate import SimulatedRun
 from diloco_chaos.chaos.scenario.model import DOMAIN, Scenario, members_of
+from diloco_chaos.faults.storm import Storm
 from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
@@ -100,6 +102,8 @@ class Search:
     """The place where schedules are tried: only what can happen there is drawn."""
     runs: str = ""
     """The folder where a real place leaves the runs that broke something."""
+    storms: tuple[Storm, ...] = ()
+    """What schedules are drawn from; empty: evenly from all moments and kinds."""
 
     def base(self, number: int) -> Scenario:
         """The scenario of a schedule, without faults."""
@@ -122,10 +126,16 @@ class Search:
     def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> ExplorationJob:
         """A schedule that is drawn."""
         base = self.base(number)
+        if self.storms and number != HEALTHY:
+            return self._of(number, base, self.stormy(number, base))
         aim, faults = (None, []) if number == HEALTHY else draw(
             base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge(),
             abilities_of(self.on))
         return self._of(number, base, faults, aim)
+
+    def stormy(self, number: int, base: Scenario) -> list[Document]:
+        """Return the faults of a schedule that its storms draw."""
+        return drawn_from(self.storms, base, f"{self.seed}/{number}", self.max_faults, abilities_of(self.on))
 
     def _of(self, number: int, base: Scenario, faults: Sequence[Document], aim: Pair | None = None) -> ExplorationJob:
         return ExplorationJob(number=number, scenario=as_json(roomy(base, faults, abilities_of(self.on))),
@@ -137,7 +147,8 @@ class Search:
         return {"scenario": hashlib.sha256(bare.encode()).hexdigest(), "seed": self.seed,
                 "max_faults": self.max_faults, "kinds": list(kinds), "guided": self.guided,
                 "draws_clusters": self.draws_clusters, "sources": source_digest(),
-                **({} if self.on == IN_MEMORY else {"on": self.on})}
+                **({} if self.on == IN_MEMORY else {"on": self.on}),
+                **({"storms": said(self.storms)} if self.storms else {})}
 
 
 @dataclass

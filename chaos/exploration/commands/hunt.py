@@ -182,6 +182,8 @@ class Hunt:
             faults = self._seeds.pop(0).faults
             if self._ground.possible(faults):
                 return self._job(number, faults)
+        if self._search.storms:
+            return self._job(number, self._search.stormy(number, self._base))
         lessons = self.state.lessons if self._search.guided else None
         chance = random.Random(f"{self._search.seed}/{number}")
         aim, drawn = draw(self._ground, chance, self._search.max_faults, lessons)
