@@ -51,15 +51,33 @@ def likeness(course: Course) -> Likeness:
     per_node = np.sort(np.bincount(course.slices[course.steps < 0], minlength=nodes))[::-1]
     gaps, weeks = np.diff(lost), max(1, int(horizon / WEEK_S))
     weekly = np.histogram(lost, weeks, (0.0, weeks * WEEK_S))[0]
-    repairs, returns, soon = _repairs(course)
+    repairs, served, returns = _turns(course)
     shares = away_shares(course)
     return Likeness(
         failures=len(lost) / nodes / horizon * _YEAR_S, gap_variation=_over(gaps.std(), gaps.mean()) if len(gaps) else
         np.nan, weekly=_over(weekly.var(), weekly.mean()),
         worst_tenth=_over(per_node[:round(nodes / 10)].sum(), per_node.sum()), never=float((per_node == 0).mean()),
-        soon=_over(soon, returns), **_quantiles(repairs), away=float((shares * np.arange(len(shares))).sum()),
+        soon=_over(float((served < WEEK_S).sum()), returns), **_quantiles(repairs),
+        away=float((shares * np.arange(len(shares))).sum()),
         away_99=at_most_away(shares, _NEARLY_ALWAYS), away_most=len(shares) - 1,
         away_many=beyond(shares, int(_MANY * nodes)))
+
+
+class Waits(NamedTuple):
+    """Times of one course, seconds, each of shape (times,)."""
+
+    repairs: Floats
+    """Repairs that began and ended in it."""
+    gaps: Floats
+    """From a failure of the cluster to the next."""
+    served: Floats
+    """From the end of a repair to the next failure of the same node, where there was one."""
+
+
+def waits(course: Course) -> Waits:
+    """Return the times of a course whose quantiles tell processes apart."""
+    repairs, served, _ = _turns(course)
+    return Waits(repairs, np.diff(course.times[course.steps < 0]), served)
 
 
 def _quantiles(repairs: Floats) -> dict[str, float]:
@@ -69,15 +87,14 @@ def _quantiles(repairs: Floats) -> dict[str, float]:
             "repair_90": float(np.quantile(repairs, 0.9))}
 
 
-def _repairs(course: Course) -> tuple[Floats, int, int]:
-    """Return how long the repairs took that began and ended in it, how many ended, and after how many of them the node
-    failed again within a week."""
+def _turns(course: Course) -> tuple[Floats, Floats, int]:
+    """Return how long the repairs took that began and ended in it, after how long the nodes failed again, and how many
+    repairs ended."""
     order: Indices = np.lexsort((course.times, course.slices))
     times, steps, slices = course.times[order], course.steps[order], course.slices[order]
     follows = slices[1:] == slices[:-1]
     lasts = np.diff(times)
-    repairs, served = lasts[follows & (steps[:-1] < 0)], lasts[follows & (steps[:-1] > 0)]
-    return repairs, int((steps > 0).sum()), int((served < WEEK_S).sum())
+    return lasts[follows & (steps[:-1] < 0)], lasts[follows & (steps[:-1] > 0)], int((steps > 0).sum())
 
 
 def _over(part: float, whole: float) -> float:

@@ -1,6 +1,7 @@
 """How a fleet's slices fail is a process or a trace; what contradicts itself is said in a line."""
 
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -104,6 +105,15 @@ def test_a_replayed_trace_says_how_often_nodes_fail(trace):
     assert refused(*SMALL, "--trace", trace, "--how", "often") == ["--how often: one of fitted, weeks, replay"]
     assert refused(*SMALL, "--trace", trace, "--trace-nodes", "200", "--mtbf", "1x") == [
         "--mtbf: '1x' is not a duration: write it like 90s, 2h, 30d or 1y"]
+
+
+def test_fit_draws_quantiles_of_the_trace_against_those_of_both_models(trace, tmp_path):
+    file = tmp_path / "fit.svg"
+    told("fit", trace, "--nodes", "200", "--replications", "3", "--plot", str(file))
+    texts = [element.text for element in ElementTree.parse(file).getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert {"fitted", "exponential", "how long repairs take", "from a failure to the next",
+            "from a repair to the node's next failure"} <= {*texts}
+    assert refused("fit", trace, "--plot", "fit.pdf") == ["--plot fit.pdf: name a file that ends in .svg or .png"]
 
 
 def test_fit_prints_the_process_and_its_numbers_beside_the_trace_s(trace):
