@@ -103,14 +103,10 @@ def _ordered(losses: Floats, losers: Indices, gone: NDArray[np.bool_], horizon: 
         slices = np.concatenate([losers, who])
     steps = np.ones(len(times), np.int8)
     steps[:len(losses)] = -1
-    order = _by_time(times, horizon)
-    return Course(times[order], steps[order], slices[order], later[order], ~gone, horizon)
-
-
-def _by_time(times: Floats, horizon: float) -> Indices:
-    """Return the indices of the times before the horizon, by time; of equal times the first stays first."""
-    places = np.flatnonzero(times < horizon)
-    order = places[np.argsort(times[places])]  # by vectors, where the processor can, but not stable
-    if (np.diff(times[order]) == 0).any():
-        order = places[np.argsort(times[places], kind="stable")]
-    return order
+    order = np.argsort(times)  # by vectors, where the processor can, but not stable
+    by_time = times[order]
+    if (by_time[1:] == by_time[:-1]).any():
+        order = np.argsort(times, kind="stable")  # of equal times the first stays first
+    until = np.searchsorted(by_time, horizon)
+    order = order[:until]
+    return Course(by_time[:until], steps[order], slices[order], later[order], ~gone, horizon)

@@ -11,6 +11,8 @@ from diloco_chaos.harness.failures.lengths import Floats
 from diloco_chaos.harness.fleet.chain import followed
 
 Steps = NDArray[np.int32]
+_JUST_BEYOND = 1 + np.finfo(np.float64).eps
+"""So many times a moment is the next moment that there is: what comes at the moment itself is before it."""
 
 
 class Changes(NamedTuple):
@@ -31,7 +33,7 @@ def taken_together(changes: Changes, within: float, horizon: float) -> tuple[Flo
     lost, back, again = changes
     if not within or not len(back):
         return _merged(lost, back, np.ones(len(back), np.int32))
-    firsts = followed(back, np.nextafter(back + within, np.inf))
+    firsts = followed(back, (back + within) * _JUST_BEYOND)
     taken, sizes = np.minimum(back[firsts] + within, horizon), np.diff(firsts, append=len(back))
     never = np.flatnonzero(again < np.repeat(taken, sizes))
     sizes -= np.bincount(np.searchsorted(firsts, never, side="right") - 1, minlength=len(firsts))
