@@ -10,7 +10,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +26,17 @@ ROUNDS = 5
 _BYTES = 100_000_000
 _TRIPS = 400
 _DELAY_MS, _RATE_KB = 20, 5000
+_TURNS = 3
+_LOAD, _MESSAGE, _MESSAGES, _CONNECTIONS = 60_000_000, b"x" * 64, 30_000, 64
+_TOXICS: dict[str, Toxic | None] = {
+    "none": None,
+    "noop": Toxic("noop", "upstream", {}),
+    "latency 10 ms": Toxic("latency", "upstream", {"latency": 10}),
+    "latency 100 ms": Toxic("latency", "upstream", {"latency": 100}),
+    "bandwidth 1 GB/s": Toxic("bandwidth", "upstream", {"rate": 1_000_000}),
+    "slicer 32 KB": Toxic("slicer", "upstream", {"average_size": 32_768, "size_variation": 1024}),
+    "slow_close": Toxic("slow_close", "upstream", {"delay": 100}),
+    "limit_data": Toxic("limit_data", "upstream", {"bytes": 1 << 40})}
 
 
 def measure(say: Callable[[str], None]) -> dict[str, Any]:
@@ -44,12 +57,57 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
                     _toxics(servers[name], address, mine)
             say(f"  links {number}: " + ", ".join(f"{name} {values['mb_per_s'][-1]:.0f} MB/s"
                                                   for name, values in samples.items()))
+        speeds = _side_by_side({name: (links, ways[name]) for name, links in servers.items()}, say)
     medians = {name: {figure: round(median(values), 2) for figure, values in mine.items()}
                for name, mine in samples.items()}
     for name in servers:
         medians[name]["added_us"] = round(medians[name]["round_trip_us"] - medians["direct"]["round_trip_us"], 1)
     return {"asked_for": {"delay_ms_each_way": _DELAY_MS, "rate_mb_per_s": _RATE_KB / 1e3},
-            "embedded_over_real": round(medians["embedded"]["mb_per_s"] / medians["real"]["mb_per_s"], 2), **medians}
+            "embedded_over_real": round(medians["embedded"]["mb_per_s"] / medians["real"]["mb_per_s"], 2),
+            "embedded_over_real_under": speeds, **medians}
+
+
+def _side_by_side(servers: dict[str, tuple[Links, str]], say: Callable[[str], None]
+                  ) -> dict[str, dict[str, float]]:
+    """How many times as fast as the real server the embedded one is, under each toxic and each load, in turns."""
+    loads: dict[str, Callable[[str], float]] = {
+        "bulk": lambda address: _rate(address, _LOAD), "messages": _messages, "connections": _connections}
+    ratios: dict[str, dict[str, float]] = {}
+    for name, toxic in _TOXICS.items():
+        speeds: dict[tuple[str, str], list[float]] = {}
+        for links, _ in servers.values():
+            if toxic is not None:
+                links.add("bench", toxic)
+        for _, (load, speed), (server, (_, address)) in product(range(_TURNS), loads.items(), servers.items()):
+            speeds.setdefault((load, server), []).append(speed(address))
+        for links, _ in servers.values():
+            if toxic is not None:
+                links.remove("bench", toxic.name)
+        ratios[name] = {load: round(median(speeds[load, "embedded"]) / median(speeds[load, "real"]), 2)
+                        for load in loads}
+        say(f"  links under {name}: " + ", ".join(
+            f"{load} {ratio} times ({median(speeds[load, 'embedded']):.0f} and {median(speeds[load, 'real']):.0f} MB/s)"
+            for load, ratio in ratios[name].items()))
+    return ratios
+
+
+def _messages(address: str) -> float:
+    """MB/s of small messages, each sent alone, until the other side has them all."""
+    size = len(_MESSAGE) * _MESSAGES
+    with _connect(address, b"s" + size.to_bytes(8, "big")) as link:
+        began = time.perf_counter()
+        for _ in range(_MESSAGES):
+            link.sendall(_MESSAGE)
+        link.recv(1)
+        return size / (time.perf_counter() - began) / 1e6
+
+
+def _connections(address: str) -> float:
+    """MB/s of many connections at the same time, all together."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        list(pool.map(lambda _: _rate(address, _LOAD // _CONNECTIONS), range(_CONNECTIONS)))
+    return _LOAD / (time.perf_counter() - began) / 1e6
 
 
 def _toxics(links: Links, address: str, samples: dict[str, list[float]]) -> None:

@@ -17,9 +17,9 @@ from diloco_chaos.faults.base import DURATIONS, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.links.toxic import Toxic, each_way
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.places.capabilities import Carries
+from diloco_chaos.harness.places.capabilities import Carries, DrawsLinks
 from diloco_chaos.harness.trainers.core.programs import ends
 
 TOLERANCE = 0.5
@@ -31,7 +31,11 @@ FOR: Mapping[str, Any] = {"for": DURATIONS}
 DIRECTIONS = ("both", "upstream", "downstream")
 """What explorations draw of every fault of links, and of some."""
 _PROBES = 3
-_SAMPLE = 16  # probes for a toxic that hits only some connections
+_SAMPLE, _MOST_SAMPLE = 16, 160
+"""Probes for a toxic that hits only some connections, at least and at most."""
+_SELDOM = 1e-3
+"""So probable at most may it be that none of them is hit, or so few or so many as prove that something else was done.
+"""
 _TOO_LATE: Observation = {"ok": False, "error": "it was over before it could be measured"}
 
 
@@ -48,13 +52,15 @@ class LinkFault(Fault):
     mutes: ClassVar[bool] = False
     """Whether a probe waits for nothing, and as long as it can: then they are all made at once."""
 
+    felt_one_way: ClassVar[bool] = False
+    """Whether a probe feels only what hits one direction, though both may be hit."""
     silences: ClassVar[bool] = False
     """Whether it may be that nothing passes while it lasts."""
 
     direction: Literal["both", "upstream", "downstream"] = "both"
     """`upstream`: from the learner to the syncer."""
     toxicity: float = Field(1.0, gt=0, le=1)
-    """Probability with which a connection is hit."""
+    """Probability with which a connection is hit, in one direction or in both."""
 
     def inject(self, hit: FaultContext) -> Observation:
         """Put it on."""
@@ -129,8 +135,11 @@ class LinkFault(Fault):
 
     def toxics(self, fault: str) -> list[Toxic]:
         """One per direction, under the fault's own name."""
-        return [Toxic(self.toxic, stream, self.attributes(), self.toxicity, f"{fault}-{self.toxic}-{stream}")
-                for stream in self.streams]
+        return [self._one(self.toxic, stream, self.attributes(), fault) for stream in self.streams]
+
+    def _one(self, kind: str, stream: str, attributes: Mapping[str, int], fault: str) -> Toxic:
+        """Return a toxic of one direction; all of a fault are to hit the same connections."""
+        return Toxic(kind, stream, attributes, self.toxicity, f"{fault}-{kind}-{stream}", fault, len(self.streams))
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -158,7 +167,8 @@ class LinkFault(Fault):
         return True
 
     def _through(self, hit: FaultContext, link: str) -> Observation:
-        count = _PROBES if self.toxicity == 1 else _SAMPLE
+        share = self._share_hit(hit)
+        count = _PROBES if share == 1 else _sample(share)
         baseline = hit.baseline(link)
         several = hit.together if self.mutes else _in_turn
         heard = [each for each in several(lambda _: self._sound(hit, link), list(range(count))) if each is not None]
@@ -169,11 +179,18 @@ class LinkFault(Fault):
         bitten = [value for value in values if value is not None and self.near(value)]
         known = bitten or [value for value in values if value is not None]
         observed: Observation = heard[-1][1] | ({self.measures: round(median(known), 4)} if known else {})
-        if self.toxicity == 1:
+        if share == 1:
             return observed | {"ok": 2 * len(bitten) > count}
-        spread = 3 * math.sqrt(count * self.toxicity * (1 - self.toxicity))
         return observed | {"hit": f"{len(bitten)} of {count}",
-                           "ok": bool(bitten) and abs(len(bitten) - count * self.toxicity) <= spread}
+                           "ok": bool(bitten) and _probable(len(bitten), count, share)}
+
+    def _share_hit(self, hit: FaultContext) -> float:
+        """Return the share of probes that are to feel it: that of the connections that are hit, unless the directions
+        are drawn apart there and a probe feels only one of them."""
+        draws = hit.cluster.having(DrawsLinks)
+        if self.toxicity == 1 or not self.felt_one_way or draws is None or draws.draws_once():
+            return self.toxicity
+        return each_way(self.toxicity, len(self.streams))
 
     def _sound(self, hit: FaultContext, link: str) -> tuple[Sounding, Observation] | None:
         """Return what a probe heard and what the links had carried by then; None: the fault was over. One that is never
@@ -194,6 +211,19 @@ class LinkFault(Fault):
     def what(self) -> str:
         """Return what is done to the link, in words for people."""
         raise NotImplementedError
+
+
+def _sample(share: float) -> int:
+    """Return how many probes it takes so that hardly ever none of them is hit, where this share is."""
+    return min(_MOST_SAMPLE, max(_SAMPLE, math.ceil(math.log(_SELDOM) / math.log1p(-share))))
+
+
+def _probable(hits: int, count: int, share: float) -> bool:
+    """Return whether so few hits, and so many, are more probable than `_SELDOM` where this share of connections is
+    hit: the tails of the binomial distribution."""
+    chances = [math.comb(count, number) * share ** number * (1 - share) ** (count - number)
+               for number in range(count + 1)]
+    return min(sum(chances[:hits + 1]), sum(chances[hits:])) > _SELDOM
 
 
 def _in_words(measure: str, value: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from diloco_chaos.harness.base.units import Seconds, between, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
@@ -76,7 +77,9 @@ class Timeout(LinkFault):
 
 
 class Reset(LinkFault):
-    """Connections are reset (TCP RST) when data comes, `reset_after` later."""
+    """Connections are reset (TCP RST) when data comes, `reset_after` later. Those from before the fault are ended
+    (FIN) instead, as Toxiproxy does; those that are made meanwhile end with a reset, whatever ends them, and
+    whenever."""
 
     toxic: ClassVar[str] = "reset_peer"
     measures: ClassVar[str] = "reset_s"
@@ -95,6 +98,13 @@ class Reset(LinkFault):
         """Seconds until the connection broke."""
         return sounding.seconds if sounding.end in ("reset", "closed") else None
 
+    def took_effect(self, run: Evidence, on: Injection) -> Effect:
+        """Say, too, how the trainer's own connections ended."""
+        effect = super().took_effect(run, on)
+        before = on.observed.get("connections_before")
+        return effect._replace(observed=f"{effect.observed}; {int(before)} from before ended without a reset") if (
+            effect.ok and before) else effect
+
     def what(self) -> str:
         """Reset."""
         after = f" {show_seconds(self.reset_after)} after their first data" if self.reset_after else ""
@@ -104,6 +114,7 @@ class Reset(LinkFault):
 class Slicer(LinkFault):
     """Data comes in small pieces with pauses between them."""
 
+    felt_one_way: ClassVar[bool] = True
     toxic: ClassVar[str] = "slicer"
     measures: ClassVar[str] = "pause_s"
     shown_as = "far"
@@ -150,6 +161,7 @@ class LimitData(LinkFault):
 
     toxic: ClassVar[str] = "limit_data"
     measures: ClassVar[str] = "bytes"
+    felt_one_way: ClassVar[bool] = True
     silences: ClassVar[bool] = True
     shown_as = "partitioned"
     drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)}, family="link")

@@ -21,6 +21,8 @@ from diloco_chaos.harness.record.tape.events import Hello, Lost
 from diloco_chaos.harness.trainers.core.programs import ends
 
 _RATE_PROBE_S = 0.15
+_BOTH_WAYS = 1.5
+"""Beyond so many times its delay a probe of some connections was delayed both ways."""
 _LEAST_PROBE_BYTES = 1 << 14
 _UNLINKED = "with `--on compose`, `disconnect` cuts such connections, too"
 
@@ -59,8 +61,7 @@ class Latency(LinkFault):
     def toxics(self, fault: str) -> list[Toxic]:
         """Delay and rate are two toxics."""
         rate = [] if self.rate is None else [
-            Toxic("bandwidth", stream, _bandwidth(self.rate), self.toxicity, f"{fault}-bandwidth-{stream}")
-            for stream in self.streams]
+            self._one("bandwidth", stream, _bandwidth(self.rate), fault) for stream in self.streams]
         return super().toxics(fault) + rate
 
     def attributes(self) -> Mapping[str, int]:
@@ -68,8 +69,13 @@ class Latency(LinkFault):
         return {"latency": max(1, round(self.delay * 1e3)), "jitter": round(self.jitter * 1e3)}
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
-        """Seconds that each way takes longer."""
-        return (sounding.seconds - baseline) / len(self.streams) if sounding.answered else None
+        """Seconds that each way takes longer; where the directions are drawn apart, those that it takes longer one way,
+        if that is what it took."""
+        if not sounding.answered:
+            return None
+        longer = sounding.seconds - baseline
+        both = len(self.streams) == 2 and (self.toxicity == 1 or longer > _BOTH_WAYS * self.delay)
+        return longer / 2 if both else longer
 
     def near(self, value: float) -> bool:
         """Give or take half of it, the jitter, and what a timer needs."""
@@ -95,6 +101,7 @@ class Latency(LinkFault):
 class Bandwidth(LinkFault):
     """Thin links; or one thin link, through which all of them go."""
 
+    felt_one_way: ClassVar[bool] = True
     toxic: ClassVar[str] = "bandwidth"
     measures: ClassVar[str] = "rate_bytes_per_s"
     shown_as = "far"

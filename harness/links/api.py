@@ -24,9 +24,10 @@ from diloco_chaos.harness.links.corruption import Corruptions
 from diloco_chaos.harness.links.fields import BadRequestError, flag, json_object, json_objects, text
 from diloco_chaos.harness.links.metrics import MEDIA_TYPE, Metrics
 from diloco_chaos.harness.links.proxy import Proxy
+from diloco_chaos.harness.links.toxic import EMBEDDED
 from diloco_chaos.harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
 
-VERSION = "2.12.0-embedded"  # the release whose API this follows
+VERSION = f"2.12.0{EMBEDDED}"  # the release whose API this follows
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from diloco_chaos.harness.links.consumer import Consumer, LinkError
 from diloco_chaos.harness.links.corruption import Corrupted
-from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.links.toxic import EMBEDDED, Toxic
 
 __all__ = ["LinkError", "Links"]
 
@@ -33,6 +33,7 @@ class Links:
     def __init__(self, api: str, timeout_s: float = 2.0) -> None:
         self._consumer = Consumer(api, timeout_s)
         self._send = self._consumer.send
+        self._once: bool | None = None
 
     def create(self, name: str, upstream: str, listen: str = "127.0.0.1:0", enabled: bool = True) -> str:
         """Create a link to `upstream` (`host:port`); port 0 in `listen` takes a free one.
@@ -59,10 +60,11 @@ class Links:
 
         Raises:
             LinkError: see `Links`; status 404 where there is no such link, 409 where it has a toxic of this
-                name, 400 where the server doesn't know the type; not sent where it would crash the server.
+                name, 400 where the server doesn't know the type; not sent where the real server does not bear it.
         """
         asked = f"add toxic {toxic.name} to link {link}"
-        _refuse_crash(asked, toxic.type, toxic.attributes)
+        toxic = self._as_drawn(toxic)
+        _refuse_unsafe(asked, toxic.type, toxic.attributes)
         self._send("POST", f"{_path(link)}/toxics", asked, toxic.as_json())
         self._expect_toxic(asked, link, toxic)
 
@@ -71,14 +73,15 @@ class Links:
 
         Raises:
             LinkError: see `Links`; status 404 where there is no such link or toxic; not sent where it would
-                crash the server.
+                be more than the real server bears.
         """
         asked = f"update toxic {toxic.name} of link {link}"
+        toxic = self._as_drawn(toxic)
         if toxic.type == "slicer":
             present = next((t.attributes for t in self._toxics(link, asked) if t.name == toxic.name), {})
-            _refuse_crash(asked, toxic.type, {**present, **toxic.attributes})
+            _refuse_unsafe(asked, toxic.type, {**present, **toxic.attributes})
         settings = toxic.as_json()
-        change = {field: settings[field] for field in ("toxicity", "attributes")}
+        change = {field: settings[field] for field in ("toxicity", "attributes", "draw") if field in settings}
         self._send("POST", _path(link, toxic.name), asked, change)
         self._expect_toxic(asked, link, toxic)
 
@@ -195,6 +198,21 @@ class Links:
         answer = self._send("GET", "/version", "tell its version")
         return str(answer["version"] if isinstance(answer, dict) and "version" in answer else answer)
 
+    def draws_once(self) -> bool:
+        """Return whether several toxics of a link can have one draw for each connection; the real server draws for
+        each.
+
+        Raises:
+            LinkError: see `Links`.
+        """
+        if self._once is None:
+            self._once = self.version().endswith(EMBEDDED)
+        return self._once
+
+    def _as_drawn(self, toxic: Toxic) -> Toxic:
+        """Return the toxic as this server can draw it."""
+        return toxic if not toxic.draw or toxic.toxicity >= 1 or self.draws_once() else toxic.drawn_alone()
+
     def _toxics(self, link: str, asked: str) -> list[Toxic]:
         listed = self._send("GET", f"{_path(link)}/toxics", asked)
         try:
@@ -239,15 +257,15 @@ def _path(link: str, toxic: str | None = None) -> str:
 
 def _toxic(entry: Mapping[str, Any]) -> Toxic:
     return Toxic(entry["type"], entry["stream"], dict(entry["attributes"]), float(entry["toxicity"]),
-                 entry["name"])
+                 entry["name"], str(entry.get("draw", "")))
 
 
-def _refuse_crash(asked: str, kind: str, attributes: Mapping[str, int | float]) -> None:
-    """Toxiproxy 2.12 accepts such a slicer, and goes down with all its links at the first data."""
+def _refuse_unsafe(asked: str, kind: str, attributes: Mapping[str, int | float]) -> None:
+    """Let nothing through that the real server accepts and does not bear: all links would be gone."""
     size, variation = attributes.get("average_size", 0), attributes.get("size_variation", 0)
     if kind == "slicer" and not 0 <= variation < size:
         raise LinkError(f"asked to {asked}: a slicer's average_size must be 1 or more and its size_variation less "
-                        f"than that, not {size} and {variation}: Toxiproxy crashes on others")
+                        f"than that, not {size} and {variation}")
 
 
 def _listens_as_asked(asked: str, actual: str) -> bool:

@@ -6,9 +6,11 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 
-from diloco_chaos.harness.links.toxics import PLAIN_WINDOW, Attributes
+from diloco_chaos.harness.links.toxics import DELAYED_WINDOW, PLAIN_WINDOW, Attributes
 
 _SLICE_S = 0.1  # a slow link hands over what it carries every 100 ms, not when a large chunk is complete
+_PIECE = 32 * 1024  # what a faster one hands over at once: as Toxiproxy reads
+_TIMER_S = 0.005  # a rate is kept over this time: a timer comes a millisecond late
 _CATCH_UP_S = 0.1  # how much lateness (a timer's, a stalled receiver's) a rate limit or slicer makes up for
 
 
@@ -46,7 +48,9 @@ class Pace:
         self._came_at = {name: self._came_at.get(name, self._carried) for name in toxics}
         self._limit = min((self._came_at[name] + toxic.limit_bytes() for name, toxic in toxics.items()),
                           default=math.inf)
-        self.window_bytes = max((toxic.window_bytes for toxic in self._toxics), default=PLAIN_WINDOW)
+        widest = max((toxic.window_bytes for toxic in self._toxics), default=PLAIN_WINDOW)
+        self.window_bytes = widest if math.isinf(self._rate) else max(
+            widest, int(min(self._rate * _TIMER_S, DELAYED_WINDOW)))
         self.swallows = any(toxic.swallows for toxic in self._toxics)
         self.silence_s = _soonest(toxic.silence_s() for toxic in self._toxics)
         self.reset_s = _soonest(toxic.reset_s() for toxic in self._toxics)
@@ -67,7 +71,7 @@ class Pace:
 
         Draws the slices' variation, so ask once per slice.
         """
-        trickle = max(1, self._rate * _SLICE_S)  # what a slow link hands over
+        trickle = math.inf if math.isinf(self._rate) else min(max(1, self._rate * _SLICE_S), _PIECE)
         sizes = (toxic.slice_bytes(self._rng) for toxic in self._toxics)
         return int(min(available, trickle, max(0, self._limit - self._carried), *sizes))
 

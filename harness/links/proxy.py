@@ -1,9 +1,9 @@
 """A TCP proxy on loopback: a listen address, an upstream, and the toxics of both directions.
 
-Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, with two
-differences that chaos runs need: a half-closed connection still carries the other direction, as plain TCP
-does, and a disabled proxy keeps its port reserved, so that enabling it can't fail because something else took
-the port meanwhile. Those of single toxics are told where they are defined.
+Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, also where that
+is not what plain TCP does: once the end of one direction has passed, both are closed. A disabled proxy keeps
+its port reserved, so that enabling it can't fail because something else took the port meanwhile. Differences
+of single toxics are told where they are defined.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class ProxiedConnection:
         self._upstream = _Side(self)
         self._flows: dict[str, LinkFlow] = {}  # by stream; empty until the upstream answered
         self._hit: set[str] = set()  # names of the toxics that toxicity let hit this connection
+        self._drawn: dict[tuple[str, float], bool] = {}  # by what several toxics are drawn for together
         self._opening = asyncio.get_running_loop().create_task(self._open(accepted))
         self._opening.add_done_callback(lambda _: self._opened(accepted))
 
@@ -111,20 +112,28 @@ class ProxiedConnection:
 
     def roll(self, toxic: ToxicSettings) -> None:
         """Draw whether `toxic` hits this connection, and apply the outcome."""
-        if self._rng.random() < toxic.toxicity:
+        if self._draw(toxic):
             self._hit.add(toxic.name)
         else:
             self._hit.discard(toxic.name)
         self._apply(toxic.stream)
 
+    def _draw(self, toxic: ToxicSettings) -> bool:
+        if not toxic.draw:
+            return self._rng.random() < toxic.toxicity
+        together = (toxic.draw, toxic.toxicity)
+        if together not in self._drawn:
+            self._drawn[together] = self._rng.random() < toxic.toxicity
+        return self._drawn[together]
+
     def forget(self, toxic: ToxicSettings) -> None:
         """`toxic` was removed."""
-        if toxic.name not in self._hit:
-            return
-        self._hit.discard(toxic.name)
-        if toxic.attributes.closes_on_removal:
+        if toxic.draw and all(other.draw != toxic.draw for other in self._proxy.toxics.values()):
+            self._drawn = {key: hit for key, hit in self._drawn.items() if key[0] != toxic.draw}
+        if toxic.attributes.closes_on_removal:  # also of one that it spared
             self.abort()
-        else:
+        elif toxic.name in self._hit:
+            self._hit.discard(toxic.name)
             self._apply(toxic.stream)
 
     def abort(self) -> None:
@@ -136,27 +145,22 @@ class ProxiedConnection:
             if side.transport is not None:
                 side.transport.abort()
 
-    def reset(self) -> None:
-        """Drop both sockets as `abort` does; their peers see a reset, not an end."""
-        for side in (self._client, self._upstream):
-            if side.transport is not None:
-                sock = side.transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self.abort()
-
     def _link(self, client: asyncio.Transport, upstream: asyncio.Transport) -> None:
         up = self._flow("upstream", client, upstream)
         down = self._flow("downstream", upstream, client)
         self._client.outgoing = self._upstream.incoming = up
         self._client.incoming = self._upstream.outgoing = down
         self._flows = {"upstream": up, "downstream": down}
+        if any(toxic.attributes.resets_all for toxic in self._proxy.toxics.values()):
+            for transport in (client, upstream):
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         for stream in STREAMS:
             self._apply(stream)
         client.resume_reading()
 
     def _flow(self, stream: str, source: asyncio.Transport, sink: asyncio.Transport) -> LinkFlow:
         return LinkFlow(asyncio.get_running_loop(), source, sink, self._rng, self._proxy.traffic(stream),
-                        on_end=lambda: self._flow_ended(stream), on_silence=self.abort, on_reset=self.reset,
+                        on_end=lambda: self._flow_ended(stream), on_silence=self.abort, on_reset=self.abort,
                         on_limit=sink.close)
 
     def _apply(self, stream: str) -> None:
@@ -168,8 +172,8 @@ class ProxiedConnection:
     def _flow_ended(self, stream: str) -> None:
         if all(flow.over for flow in self._flows.values()):
             self._close()
-        else:
-            self._flows[stream].sink.write_eof()
+        else:  # the other direction, whose source this is, ends with it
+            self._flows[stream].sink.close()
 
     def _close(self) -> None:
         """Close both sockets once the data already handed to them is out."""
@@ -248,20 +252,35 @@ class Proxy:
         self._connections.discard(connection)
 
     def put_toxic(self, toxic: ToxicSettings) -> None:
-        """Add `toxic`, or change the one of its name, on all connections."""
+        """Add `toxic`, or change the one of its name, on all connections. For the one before a new one they are drawn
+        again."""
+        before = None if toxic.name in self.toxics else self._drawn_again(toxic.stream)
         self.toxics[toxic.name] = toxic
         for connection in list(self._connections):
             connection.roll(toxic)
+            if before is not None:
+                connection.roll(before)
 
     def remove_toxic(self, name: str) -> None:
-        """Take the toxic away, on all connections.
+        """Take the toxic away, on all connections. For the one before it they are drawn again.
 
         Raises:
             KeyError: there is none of that name.
         """
+        before = self._drawn_again(self.toxics[name].stream, name)
         toxic = self.toxics.pop(name)
         for connection in list(self._connections):
             connection.forget(toxic)
+            if before is not None:
+                connection.roll(before)
+
+    def _drawn_again(self, stream: str, name: str = "") -> ToxicSettings | None:
+        """Return the toxic of a direction before this one, or the last one, if chance decides which connections it
+        hits. Toxics that are drawn together stay as they are: who is hit by a fault is hit until its end."""
+        names = [toxic.name for toxic in self.toxics.values() if toxic.stream == stream]
+        before = names[:names.index(name)] if name else names
+        toxic = self.toxics[before[-1]] if before else None
+        return toxic if toxic is not None and 0 < toxic.toxicity < 1 and not toxic.draw else None
 
     def traffic(self, stream: str) -> LinkTraffic:
         """The counters of one direction, as long as neither address changes."""

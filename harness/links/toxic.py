@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+EMBEDDED = "-embedded"
+"""What the version that the embedded server reports ends with."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,9 @@ class Toxic:
     """One toxic on one stream of a link.
 
     `stream` is "upstream" (towards the server) or "downstream"; `toxicity` the probability with which a
-    connection is hit. Attributes by type, whole numbers from 0, 0 where not given:
+    connection is hit. Toxics of a link with the same `draw` hit the same connections, where the server can do so
+    (the embedded one); elsewhere each of the `ways` directions is drawn alone, so seldom that together they hit as
+    many. Attributes by type, whole numbers from 0, 0 where not given:
 
     - `latency`: every chunk is delayed by `latency` +/- `jitter` ms.
     - `bandwidth`: at most `rate` KB/s (1 KB = 1000 bytes) get on; at 0 nothing does.
@@ -20,7 +25,8 @@ class Toxic:
       toxic is removed (a removal closes it in any case).
     - `reset_peer`: the connection is reset (TCP RST to both ends) `timeout` ms after the first data, or the
       end, which is dropped; an idle one stays open. Nothing stops a reset under way, and the real server
-      lets an `update` or `remove` wait for it. It ends connections older than the toxic without RST.
+      lets an `update` or `remove` wait for it. Connections older than the toxic end without RST; newer ones
+      end with it, whatever ends them, also after the toxic was removed.
     - `slow_close`: the end of the stream is held for `delay` ms, or until the toxic is removed.
     - `slicer`: chunks are cut into slices of about `average_size` (1 or more) +/- `size_variation` (less than
       that) bytes, `delay` microseconds (not ms) apart.
@@ -36,15 +42,28 @@ class Toxic:
     attributes: Mapping[str, int | float]
     toxicity: float = 1.0
     name: str = ""
+    draw: str = ""
+    ways: int = 1
 
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", f"{self.type}_{self.stream}")
 
     def as_json(self) -> dict[str, Any]:
-        """The toxic as the HTTP API writes it."""
+        """The toxic as the HTTP API of the embedded server writes it."""
+        drawn = {"draw": self.draw} if self.draw and self.toxicity < 1 else {}
         return {"name": self.name, "type": self.type, "stream": self.stream, "toxicity": self.toxicity,
-                "attributes": {name: _whole(value) for name, value in self.attributes.items()}}
+                "attributes": {name: _whole(value) for name, value in self.attributes.items()}} | drawn
+
+    def drawn_alone(self) -> Toxic:
+        """Return the toxic for a server that draws each direction alone."""
+        return replace(self, toxicity=each_way(self.toxicity, self.ways), draw="", ways=1)
+
+
+def each_way(toxicity: float, ways: int) -> float:
+    """Return the probability with which each of so many directions is to be hit, drawn apart, so that this share of
+    connections is hit in one or more."""
+    return float(1 - (1 - toxicity) ** (1 / ways))
 
 
 def _whole(value: int | float) -> int | float:

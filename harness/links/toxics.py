@@ -6,14 +6,12 @@ what one direction of one connection remembers lives in its own `Pace`. A furthe
 subclass of `Attributes` and one more line in `REGISTRY`; where the hooks below can't express it, it adds a
 hook that is neutral by default.
 
-Behaviour is that of Toxiproxy 2.x, with these differences on purpose. Toxicity is drawn once for each
-connection and each update, and a connection that a toxic doesn't hit doesn't notice it, its removal included.
-`timeout` and `reset_peer` drop what is under way in the other direction too (Toxiproxy still delivers it).
-`reset_peer` resets connections that were open before it was added too (Toxiproxy ends those normally), and
-changing or removing it doesn't wait for the resets under way. `slicer` draws every slice from `average_size`
-+/- `size_variation` (Toxiproxy halves chunks until they fit, so that its slices are smaller on average), and
-settings on which Toxiproxy crashes have a meaning: at an `average_size` of 0 chunks stay whole, and no slice
-is smaller than a byte. Negative numbers, and a toxicity that is no probability, are refused. `corrupt` is ours alone.
+Behaviour is that of Toxiproxy 2.x, with these differences on purpose. `timeout` and `reset_peer` drop what is
+under way in the other direction too (Toxiproxy still delivers it), and changing or removing a `reset_peer`
+doesn't wait for the resets under way. `slicer` draws every slice from `average_size` +/- `size_variation`
+(Toxiproxy halves chunks until they fit, so that its slices are smaller on average). Settings that the real
+server doesn't bear have a meaning. Negative numbers, and a toxicity that is no probability, are refused.
+`corrupt` and `draw` are ours alone.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ STREAMS = ("upstream", "downstream")
 PLAIN_WINDOW = 256 * 1024
 
 _KILOBYTE = 1000  # Toxiproxy's KB/s are decimal: `rate` bytes every millisecond
-_DELAYED_WINDOW = 16 * 1024 * 1024
+DELAYED_WINDOW = 1024 * 32 * 1024  # so many chunks wait in Toxiproxy
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class Attributes:
     window_bytes: ClassVar[int] = PLAIN_WINDOW  # that may be under way in one direction of a connection
     swallows: ClassVar[bool] = False  # no byte gets through
     closes_on_removal: ClassVar[bool] = False  # a stream with a hole in it can't go on once the toxic is gone
+    resets_all: ClassVar[bool] = False  # connections made while it exists end in a reset, whatever ends them
 
     def delay_s(self, rng: random.Random) -> float:
         """Seconds that one chunk spends on the way."""
@@ -86,8 +85,8 @@ class LatencyAttributes(Attributes):
     latency: int = 0
     jitter: int = 0
 
-    # As wide as the bandwidth-delay product needs: 160 MB/s at 100 ms.
-    window_bytes: ClassVar[int] = _DELAYED_WINDOW
+    # 335 MB/s at 100 ms, 33 MB/s at 1 s.
+    window_bytes: ClassVar[int] = DELAYED_WINDOW
 
     def delay_s(self, rng: random.Random) -> float:
         """Uniform over the jitter; never negative."""
@@ -121,12 +120,16 @@ class TimeoutAttributes(Attributes):
 
 @dataclass(frozen=True)
 class ResetPeerAttributes(Attributes):
-    """Resets the connection `timeout` ms after the first data, which is dropped with all that follows.
+    """Ends the connection `timeout` ms after the first data, which is dropped with all that follows.
 
     An end of the stream counts as data; an idle connection stays open. Once the time runs, nothing stops it.
+    Connections that were made while the toxic exists end in a reset, whatever ends them; those from before are
+    closed normally.
     """
 
     timeout: int = 0
+
+    resets_all: ClassVar[bool] = True
 
     def reset_s(self) -> float:
         """The timeout in seconds."""
@@ -203,11 +206,13 @@ class ToxicSettings:
     stream: str
     toxicity: float
     attributes: Attributes
+    draw: str = ""
+    """Toxics of a proxy with the same one, and the same toxicity, hit the same connections; ours alone."""
 
     def as_json(self) -> dict[str, Any]:
         """The toxic as the HTTP API writes it."""
         return {"attributes": _values(self.attributes), "name": self.name, "type": self.type,
-                "stream": self.stream, "toxicity": self.toxicity}
+                "stream": self.stream, "toxicity": self.toxicity} | ({"draw": self.draw} if self.draw else {})
 
 
 def new_toxic(body: Mapping[str, Any]) -> ToxicSettings:
@@ -224,7 +229,7 @@ def new_toxic(body: Mapping[str, Any]) -> ToxicSettings:
         raise BadRequestError("invalid toxic type")
     name = text(body, "name", "") or f"{kind}_{stream}"
     toxicity = probability(body, "toxicity", 1.0)
-    return ToxicSettings(name, kind, stream, toxicity, _attributes(body, REGISTRY[kind]()))
+    return ToxicSettings(name, kind, stream, toxicity, _attributes(body, REGISTRY[kind]()), text(body, "draw", ""))
 
 
 def updated_toxic(toxic: ToxicSettings, body: Mapping[str, Any]) -> ToxicSettings:
@@ -234,7 +239,7 @@ def updated_toxic(toxic: ToxicSettings, body: Mapping[str, Any]) -> ToxicSetting
         BadRequestError: a field has the wrong type or range.
     """
     return replace(toxic, toxicity=probability(body, "toxicity", toxic.toxicity),
-                   attributes=_attributes(body, toxic.attributes))
+                   attributes=_attributes(body, toxic.attributes), draw=text(body, "draw", toxic.draw))
 
 
 def _values(attributes: Attributes) -> dict[str, int]:

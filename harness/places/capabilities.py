@@ -141,6 +141,15 @@ class Carries(Protocol):
 
 
 @runtime_checkable
+class DrawsLinks(Protocol):
+    """Its links say how they draw which connections a toxic hits."""
+
+    def draws_once(self) -> bool:
+        """Return whether all toxics of a fault hit the same connections; else each of its directions is drawn alone."""
+        ...
+
+
+@runtime_checkable
 class CorruptsLinks(Protocol):
     """Links can turn over bits in what they carry."""
 

@@ -15,6 +15,7 @@ from diloco_chaos.harness.simulation.shared_link import SharedLink
 from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainers.wire.messages import Message
 
+_RESET = "Connection reset by peer"
 Shared = Mapping[str, SharedLink[Parcel]]
 """By direction."""
 
@@ -40,8 +41,10 @@ class SimulatedConnection:
         self.up = SimulatedFlow(world, parameters, self.broken)
         self.down = SimulatedFlow(world, parameters, self.broken)
         self.client_open = self.server_open = True
+        self.resets = any(settings.attributes.resets_all for _, settings in link.toxics.values())
+        """Whatever ends it ends it with a reset: it was made while such a toxic was on."""
         self.drawn: dict[str, bool] = {}
-        """Which toxics of less than full toxicity hit it."""
+        """Which toxics of less than full toxicity hit it, by their names, or by what several are drawn for together."""
         self.partial: tuple[int, int] | None = None
         """(bytes, bytes of the whole) of a frame to the server that is under way, once its first part has come."""
 
@@ -62,7 +65,7 @@ class SimulatedConnection:
         if self.client_open:
             self.client_open = False
             self.down.over = True
-            self.up.end(self._server_ends, "closed by the peer")
+            self.up.end(self._server_ends, "reset" if self.resets else "closed by the peer")
             if not self.server_open:
                 self.link.forget(self)
 
@@ -71,12 +74,14 @@ class SimulatedConnection:
         if self.server_open:
             self.server_open = False
             self.up.over = True
-            self.down.end(self._client_ends, "closed by the syncer")
+            self.down.end(self._client_ends, _RESET if self.resets else "closed by the syncer")
             if not self.client_open:
                 self.link.forget(self)
 
     def broken(self, reason: str) -> None:
         """Somebody between the two ends it: both are told."""
+        if reason == "reset" and not self.resets:
+            reason = "closed by the peer"
         self.up.over = True
         if self.link.vanished and self.client_open:  # the client hears of it when it is back
             self._server_ends(reason)
@@ -86,7 +91,7 @@ class SimulatedConnection:
         self.down.over = True
         self.link.forget(self)
         self._server_ends(reason)
-        self._client_ends("closed by the syncer" if reason != "reset" else "Connection reset by peer")
+        self._client_ends(_RESET if reason == "reset" else "closed by the syncer")
 
     def _at_server(self, message: Message, tensors: Tensors) -> None:
         self.partial = None
@@ -146,7 +151,8 @@ class Link:
         """Put a toxic on, for all connections."""
         self.toxics[toxic.name] = (toxic, new_toxic(toxic.as_json()))
         for connection in list(self._connections):
-            connection.drawn.pop(toxic.name, None)
+            if not toxic.draw:
+                connection.drawn.pop(toxic.name, None)
             self._hit(connection, (toxic.stream,))
 
     def remove(self, name: str) -> None:
@@ -155,10 +161,10 @@ class Link:
             return
         _, settings = self.toxics.pop(name)
         for connection in list(self._connections):
-            hit = self._hits(settings, connection)
-            connection.drawn.pop(name, None)
+            if not any(settings.draw and settings.draw == other.draw for _, other in self.toxics.values()):
+                connection.drawn.pop(settings.draw or name, None)
             self._hit(connection, (settings.stream,))
-            if hit and settings.attributes.closes_on_removal:
+            if settings.attributes.closes_on_removal:  # also one that it spared
                 connection.broken("closed by the peer")
 
     def enable(self, enabled: bool) -> None:
@@ -205,10 +211,18 @@ class Link:
     def paces(self) -> tuple[Pace, Pace]:
         """Return what a further connection would be subject to: up, down."""
         up, down = Pace(self.world.chance), Pace(self.world.chance)
+        drawn: dict[str, bool] = {}
         for pace, stream in ((up, "upstream"), (down, "downstream")):
             pace.set({name: settings.attributes for name, (_, settings) in self.toxics.items()
-                      if settings.stream == stream and self.world.chance.random() < settings.toxicity}, self.world.now)
+                      if settings.stream == stream and self._is_drawn(settings, drawn)}, self.world.now)
         return up, down
+
+    def _is_drawn(self, settings: ToxicSettings, drawn: dict[str, bool]) -> bool:
+        """Draw whether a toxic hits, unless it is drawn: once for all toxics that are drawn together."""
+        key = settings.draw or settings.name
+        if key not in drawn:
+            drawn[key] = self.world.chance.random() < settings.toxicity
+        return drawn[key]
 
     def _share(self, connection: SimulatedConnection) -> None:
         connection.up.share(self._shared.get("upstream"))
@@ -224,9 +238,7 @@ class Link:
         """Return whether a toxic hits a connection: drawn once for both."""
         if settings.toxicity >= 1:
             return True
-        if settings.name not in connection.drawn:
-            connection.drawn[settings.name] = self.world.chance.random() < settings.toxicity
-        return connection.drawn[settings.name]
+        return self._is_drawn(settings, connection.drawn)
 
 
 class SimulatedNetwork:
@@ -251,6 +263,10 @@ class SimulatedNetwork:
     def toxics(self, link: str) -> list[Toxic]:
         """Return the toxics of a link that are on."""
         return [toxic for toxic, _ in self.links[link].toxics.values()]
+
+    def draws_once(self) -> bool:
+        """Return True: toxics that are drawn together hit the same connections."""
+        return True
 
     def set_enabled(self, link: str, enabled: bool) -> None:
         """Take a link down, or bring it up."""

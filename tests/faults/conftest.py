@@ -21,6 +21,7 @@ class Recorder:
                       "fragment-00.mirror.safetensors": bytes(range(256)) * 20,
                       "fragment-01.mirror.safetensors": b"x" * 5000}
         self.tape = 100
+        self.once = True
         for name in ("exhaust_memory", "disconnect", "empty_disk", "restart_engine", "lose_power", "jump_clock",
                      "delete_pod", "drain", "lose_machine", "part_machine", "restart_control_plane",
                      "control_plane_away", "arm", "disarm", "hits", "hang", "press", "kill_unsynced",
@@ -37,6 +38,9 @@ class Recorder:
 
     def having(self, capability):
         return self if isinstance(self, capability) else None
+
+    def draws_once(self):
+        return self.once
 
     def links_of(self, node):
         return ["learner-1", "learner-2", "learner-3"] if node == "syncer" else [node]

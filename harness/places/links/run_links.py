@@ -47,6 +47,10 @@ class LinkControl(Protocol):
         """Return whether a link is up."""
         ...
 
+    def draws_once(self) -> bool:
+        """Return whether toxics that are drawn together hit the same connections."""
+        ...
+
 
 class ProxyServer(Protocol):
     """The server of a run's links, at one place."""
@@ -161,6 +165,10 @@ class RunLinks:
         """See `diloco_chaos.harness.places.capabilities.Carries`: of commands' links."""
         counts = self._server.carried() if set(links) & self._echoes.keys() else None
         return None if counts is None else sum(counts.get(side, 0) for side in self.without_echoes(links))
+
+    def draws_once(self) -> bool:
+        """See `diloco_chaos.harness.places.capabilities.DrawsLinks`."""
+        return self._server.control.draws_once()
 
     def connections(self, links: Sequence[str]) -> int | None:
         """See `diloco_chaos.harness.places.capabilities.Carries`: of commands' links."""

@@ -9,6 +9,8 @@ from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.faults.links.base import _probable, _sample
+from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.record.tape.events import Observed
 
 KINDS = {
@@ -80,6 +82,51 @@ def test_a_toxic_that_hits_half_of_the_connections_is_felt_by_their_share(cluste
     observed = one.observe(sometimes)
     assert observed["ok"] is True
     assert observed["hit"] == "8 of 16"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_toxics_of_a_fault_are_drawn_together_for_its_directions(cluster, hit, fault, kind):
+    on_link(fault, kind, toxicity=0.3).inject(hit)
+    assert {(toxic.draw, toxic.ways, toxic.toxicity) for toxic in cluster.toxics["learner-3"].values()} == {
+        (hit.id, 2, 0.3)}
+
+
+@pytest.mark.parametrize(("share", "hits", "ok"), [(0.05, 7, True), (0.05, 0, False), (0.05, 18, False),
+                                                   (0.3, 6, True), (0.3, 0, False), (0.3, 14, False)])
+def test_a_share_is_felt_where_so_many_hits_are_probable(share, hits, ok):
+    assert _probable(hits, _sample(share), share) is ok
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.95])
+def test_so_many_probes_are_made_that_hardly_ever_none_is_hit(share):
+    assert (1 - share) ** _sample(share) <= 1e-3
+
+
+def test_where_directions_are_drawn_apart_a_probe_of_one_is_hit_as_seldom_as_that_one(cluster, hit, fault):
+    thin, far = (on_link(fault, kind, toxicity=0.5) for kind in ("bandwidth", "latency"))
+    assert thin._share_hit(hit) == far._share_hit(hit) == 0.5
+    cluster.once = False
+    assert thin._share_hit(hit) == pytest.approx(1 - 0.5 ** 0.5)
+    assert far._share_hit(hit) == 0.5, "what is late one way is late"
+
+
+def test_a_probe_that_was_late_one_way_tells_of_that_way(fault):
+    far = fault(kind="latency", targets="learner-3", delay="20ms", toxicity=0.5, **{"for": "3s"})
+    assert far.measured(Sounding("answered", 0.021), 0.001) == pytest.approx(0.02)
+    assert far.measured(Sounding("answered", 0.041), 0.001) == pytest.approx(0.02)
+
+
+def test_how_connections_from_before_a_reset_ended_is_told(fault):
+    reset = fault(kind="reset", targets="learner-3", **{"for": "3s"})
+    told = Told({"reset_s": 0.001, "ok": True, "connections_before": 2.0})
+    assert reset.took_effect(None, told).observed == "broken after 1.0 ms; 2 from before ended without a reset"
+
+
+class Told:
+    """Implements `Injection`, as far as it is asked."""
+
+    def __init__(self, observed):
+        self.observed = observed
 
 
 def test_the_syncer_as_a_target_means_all_links(cluster, hit, fault):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -50,7 +51,7 @@ def test_what_toxicity_0_spares_is_carried_and_closed(
     assert way.carries(b"there")
     assert way.back.carries(b"and back")
     way.source.shutdown(socket.SHUT_WR)
-    assert way.end() in ("closed", "reset")  # the real server's reset_peer lets no connection end normally
+    assert way.end() == ("reset" if toxic.type == "reset_peer" else "closed")
 
 
 @pytest.mark.parametrize("toxic", HARMFUL, ids=lambda toxic: toxic.type)
@@ -128,7 +129,83 @@ def test_a_reset_peer_ends_a_connection_that_was_open_before(links: Links, open_
     assert way.carries(b"before")
     links.add("wire", on(stream, "reset_peer", timeout=0))
     way.source.sendall(b"lost")
-    assert all(way.ends())  # the real server closes such a connection
+    assert way.ends() == ("closed", "closed")
+
+
+@pytest.mark.parametrize("when", ["while it is there", "after it was removed"])
+def test_a_connection_that_was_made_beside_a_reset_peer_ends_in_a_reset(
+        links: Links, open_way: Open, stream: str, when: str) -> None:
+    before = open_way()
+    links.add("wire", on(stream, "reset_peer", toxicity=0.0, timeout=0))
+    meanwhile = open_way()
+    if when == "after it was removed":
+        links.remove("wire", "t")
+    assert meanwhile.carries(b"as ever")
+    for way in (before, meanwhile):
+        way.source.close()
+    assert (before.end(), meanwhile.end()) == ("closed", "reset")
+    assert links.toxics("wire") or open_way().carries(b"a new one")
+
+
+def test_a_timeout_that_is_removed_closes_also_what_it_spared(links: Links, open_way: Open, stream: str) -> None:
+    before = open_way()
+    links.add("wire", on(stream, "timeout", toxicity=0.0, timeout=0))
+    meanwhile = open_way()
+    assert before.carries(b"spared")
+    assert meanwhile.carries(b"spared, too")
+    links.remove("wire", "t")
+    assert (*before.ends(), *meanwhile.ends()) == ("closed",) * 4
+
+
+def test_the_end_of_one_direction_ends_both(links: Links, open_way: Open, stream: str) -> None:
+    way = open_way()
+    assert way.carries(b"a question")
+    way.source.shutdown(socket.SHUT_WR)
+    assert way.ends() == ("closed", "closed")
+
+
+def drops(ways: list[Any]) -> list[bool]:
+    """Which connections lose what is sent in their direction."""
+    for way in ways:
+        way.source.sendall(b"?")
+    time.sleep(0.2)
+    return [not select.select([way.sink], [], [], 0)[0] or not way.read(1) for way in ways]
+
+
+@pytest.mark.parametrize(("change", "again"), [
+    (lambda links, add: add("b"), True), (lambda links, add: (add("b"), links.remove("wire", "b")), True),
+    (lambda links, add: add("b", "other"), False), (lambda links, add: None, False)],
+    ids=["one is added after it", "the one after it is removed", "the other direction", "nothing"])
+def test_of_which_connections_are_hit_a_change_next_to_a_toxic_decides_anew(
+        links: Links, open_way: Open, stream: str, change: Callable[..., Any], again: bool) -> None:
+    ways = [open_way() for _ in range(40)]
+    other = "downstream" if stream == "upstream" else "upstream"
+    links.add("wire", on(stream, "timeout", toxicity=0.5, timeout=0))
+    first = drops(ways)
+    change(links, lambda name, where="": links.add("wire", Toxic("noop", other if where else stream, {}, name=name)))
+    assert (drops(ways) != first) is again
+
+
+def test_only_the_toxic_before_the_one_that_changes_is_drawn_again(links: Links, open_way: Open, stream: str) -> None:
+    ways = [open_way() for _ in range(40)]
+    links.add("wire", on(stream, "timeout", toxicity=0.5, timeout=0))
+    links.add("wire", Toxic("noop", stream, {}, name="between"))
+    first = drops(ways)
+    links.add("wire", Toxic("noop", stream, {}, name="last"))
+    links.remove("wire", "last")
+    assert drops(ways) == first
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_a_fault_of_both_directions_hits_as_many_connections_as_it_is_to(
+        links: Links, open_way: Open, share: float) -> None:
+    for each in ("upstream", "downstream"):
+        links.add("wire", Toxic("timeout", each, {"timeout": 0}, share, f"f1-{each}", "f1", 2))
+    ways = [open_way() for _ in range(200)]
+    up, down = drops(ways), drops([way.back for way in ways])
+    hit = sum(map(any, zip(up, down, strict=True)))
+    assert abs(hit / 200 - share) < 0.12, "3.5 standard deviations"
+    assert (up == down) is links.draws_once()
 
 
 def test_a_reset_peers_timeout_can_be_changed_until_data_comes(

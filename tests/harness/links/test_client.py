@@ -74,9 +74,9 @@ def test_every_type_can_be_set_changed_and_read_back(links: Links, stream: str, 
 
 
 @pytest.mark.parametrize("attributes", [{}, {"average_size": 0}, {"average_size": 10, "size_variation": 10}])
-def test_a_slicer_that_would_crash_the_real_server_is_not_sent(links: Links, attributes: dict[str, int]) -> None:
+def test_a_slicer_that_the_real_server_does_not_bear_is_not_sent(links: Links, attributes: dict[str, int]) -> None:
     links.create("a", UPSTREAM)
-    with pytest.raises(LinkError, match="crashes"):
+    with pytest.raises(LinkError, match="less than that"):
         links.add("a", Toxic("slicer", "upstream", attributes))
     assert links.toxics("a") == []
 
@@ -85,7 +85,7 @@ def test_a_slicer_is_judged_by_what_an_update_makes_of_it(links: Links) -> None:
     links.create("a", UPSTREAM)
     links.add("a", Toxic("slicer", "upstream", ATTRIBUTES["slicer"]))
     links.update("a", Toxic("slicer", "upstream", {"delay": 7}))
-    with pytest.raises(LinkError, match="crashes"):
+    with pytest.raises(LinkError, match="less than that"):
         links.update("a", Toxic("slicer", "upstream", {"average_size": 5}))
     assert [dict(t.attributes) for t in links.toxics("a")] == [{**ATTRIBUTES["slicer"], "delay": 7}]
 

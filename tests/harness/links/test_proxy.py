@@ -1,4 +1,4 @@
-"""The embedded proxy from inside: what it keeps, draws and leaves behind, and half-closed connections."""
+"""The embedded proxy from inside: what it keeps, draws and leaves behind, and how ends pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -52,29 +52,27 @@ def on_bench(scenario: Callable[[Bench], Awaitable[None]], seed: int = 0) -> Non
     asyncio.run(run())
 
 
-def test_a_half_closed_connection_still_carries_the_other_direction() -> None:
+def test_what_was_under_way_the_other_way_when_an_end_passed_still_arrives() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.add("latency", "downstream", attributes={"latency": 100})
         (reader, writer), (peer_reader, peer_writer) = await bench.connect()
+        peer_writer.write(b"the answer")
+        while bench.proxy.traffic("downstream").received < 10:
+            await asyncio.sleep(0)
         writer.write(b"all I have to say")
         writer.write_eof()
         assert await peer_reader.read() == b"all I have to say"
-        peer_writer.write(b"the answer")
-        peer_writer.close()
         assert await reader.read() == b"the answer"
     on_bench(scenario)
 
 
-def test_half_closing_under_latency_loses_nothing() -> None:
+def test_an_end_waits_for_all_that_was_sent_before_it() -> None:
     async def scenario(bench: Bench) -> None:
         bench.add("latency", "upstream", attributes={"latency": 20})
-        bench.add("latency", "downstream", attributes={"latency": 20})
-        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
+        (_, writer), (peer_reader, _) = await bench.connect()
         writer.write(b"q" * 1_000_000)
         writer.write_eof()
         assert len(await peer_reader.read()) == 1_000_000
-        peer_writer.write(b"a" * 1_000_000)
-        peer_writer.close()
-        assert len(await reader.read()) == 1_000_000
     on_bench(scenario)
 
 
@@ -109,37 +107,41 @@ def test_toxicity_is_drawn_once_for_each_connection_from_the_seed() -> None:
     assert 0 < sum(hits[0]) < 16
 
 
-def test_removing_a_timeout_spares_the_connections_it_did_not_hit() -> None:
+TOGETHER = {"attributes": {"timeout": 0}, "toxicity": 0.5, "draw": "f1"}
+
+
+def hits_of(bench: Bench, pairs: Sequence[tuple[Streams, Streams]]) -> list[set[str]]:
+    """Which toxics hit each connection, by their names."""
+    by_port = {connection._client.transport.get_extra_info("peername")[1]: connection._hit
+               for connection in bench.proxy._connections}
+    return [set(by_port[client[1].get_extra_info("sockname")[1]]) for client, _ in pairs]
+
+
+def test_toxics_that_are_drawn_together_hit_the_same_connections() -> None:
     async def scenario(bench: Bench) -> None:
-        (_, writer), (peer_reader, _) = await bench.connect()
-        bench.add("timeout", name="t", toxicity=0.0)
+        before = [await bench.connect() for _ in range(40)]
+        for stream in ("upstream", "downstream"):
+            bench.add("timeout", stream, name=f"together-{stream}", **TOGETHER)
+            bench.add("timeout", stream, name=f"apart-{stream}", attributes={"timeout": 0}, toxicity=0.5)
+        hits = hits_of(bench, before + [await bench.connect() for _ in range(40)])
+        both = [len(each & {"together-upstream", "together-downstream"}) for each in hits]
+        assert set(both) == {0, 2}
+        assert 20 < both.count(2) < 60
+        assert {len(each & {"apart-upstream", "apart-downstream"}) for each in hits} == {0, 1, 2}
+    on_bench(scenario)
+
+
+def test_who_is_hit_by_toxics_that_are_drawn_together_is_hit_until_their_end() -> None:
+    async def scenario(bench: Bench) -> None:
+        pairs = [await bench.connect() for _ in range(40)]
+        bench.add("latency", name="t", **(TOGETHER | {"attributes": {"latency": 1}}))
+        first = hits_of(bench, pairs)
+        bench.add("noop", name="another")
+        bench.proxy.remove_toxic("another")
+        assert hits_of(bench, pairs) == first
         bench.proxy.remove_toxic("t")
-        writer.write(b"?")
-        assert await peer_reader.readexactly(1) == b"?"
-    on_bench(scenario)
-
-
-def test_a_connection_spared_by_a_reset_peer_ends_normally() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.add("reset_peer", toxicity=0.0)
-        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
-        writer.write(b"?")
-        writer.write_eof()
-        assert await peer_reader.read() == b"?"
-        peer_writer.close()
-        assert await reader.read() == b""
-    on_bench(scenario)
-
-
-@pytest.mark.parametrize("stream", ["upstream", "downstream"])
-def test_a_reset_peer_resets_connections_that_were_open_before(stream: str) -> None:
-    async def scenario(bench: Bench) -> None:
-        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
-        bench.add("reset_peer", stream)
-        (writer if stream == "upstream" else peer_writer).write(b"lost")
-        for end in (reader, peer_reader):
-            with pytest.raises(ConnectionResetError):
-                await end.read()
+        bench.add("latency", name="t", **(TOGETHER | {"attributes": {"latency": 1}}))
+        assert hits_of(bench, pairs) != first, "a later fault of the same name is another draw"
     on_bench(scenario)
 
 

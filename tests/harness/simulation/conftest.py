@@ -42,6 +42,10 @@ class Line:
         self.world = World(seed)
         self.link = Link("learner-1", self.world, Parameters(delay=delay, jitter=jitter))
         self.client, self.server = Witness(self.world), Witness(self.world)
+        self.connect()
+
+    def connect(self):
+        """A connection, in place of the one before."""
         self.connection = self.link.connect(1, self.client, self.server)
 
     def toxic(self, kind, stream="upstream", toxicity=1.0, **attributes):

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diloco_chaos.harness.links.toxic import Toxic
+
 DELAY = 0.001
 
 STEPS = st.lists(st.one_of(
@@ -160,6 +162,7 @@ def test_a_timeout_closes_also_where_packets_were_lost_for_a_moment(line):
 def test_a_reset_comes_after_the_first_data_and_an_idle_connection_stays(line):
     between = line()
     between.toxic("reset_peer", timeout=500)
+    between.connect()
     assert between.at(3.0).client.end is None
     between.send("lost")
     between.at(5.0)
@@ -171,13 +174,57 @@ def test_a_reset_comes_after_the_first_data_and_an_idle_connection_stays(line):
 def test_a_reset_counts_the_end_as_data(line):
     between = line()
     between.toxic("reset_peer", timeout=500)
+    between.connect()
     between.connection.close_client()
     assert between.at(5.0).server.end == (0.5, "reset")
+
+
+def test_a_connection_from_before_a_reset_peer_ends_without_a_reset(line):
+    between = line()
+    between.toxic("reset_peer", timeout=500)
+    between.send("lost")
+    between.at(5.0)
+    assert between.server.came == []
+    assert between.client.end == (0.5, "closed by the syncer")
+    assert between.server.end == (0.5, "closed by the peer")
+
+
+def test_one_that_was_made_beside_it_ends_with_a_reset_even_later_and_when_it_was_spared(line):
+    between = line()
+    toxic = between.toxic("reset_peer", toxicity=0.0, timeout=500)
+    between.connect()
+    between.link.remove(toxic.name)
+    between.connection.close_client()
+    assert between.at(5.0).server.end[1] == "reset"
+
+
+def test_a_timeout_that_is_removed_closes_also_what_it_spared(line):
+    between = line()
+    toxic = between.toxic("timeout", toxicity=0.0, timeout=0)
+    between.send("spared")
+    between.at(1.0).link.remove(toxic.name)
+    assert between.at(2.0).server.came == [(DELAY, "spared")]
+    assert between.server.end == (1.0, "closed by the peer")
+
+
+def test_toxics_that_are_drawn_together_hit_the_same_connections_and_probes(line):
+    between = line()
+    for stream in ("upstream", "downstream"):
+        between.link.add(Toxic("timeout", stream, {"timeout": 0}, 0.5, draw="f1"))
+    hits = []
+    for _ in range(60):
+        between.connect()
+        hits.append([flow._pace.swallows if flow._pace else False for flow in (between.connection.up,
+                                                                               between.connection.down)])
+        hits.append([pace.swallows for pace in between.link.paces()])
+    assert {tuple(hit) for hit in hits} == {(False, False), (True, True)}
+    assert 30 < sum(up for up, _ in hits) < 90
 
 
 def test_nothing_stops_a_reset_under_way_and_nothing_gets_on_meanwhile(line):
     between = line()
     toxic = between.toxic("reset_peer", timeout=500)
+    between.connect()
     between.send("first")
     between.at(0.2).link.remove(toxic.name)
     between.send("second")
