@@ -107,7 +107,16 @@ def _silent_workers(history: History) -> str:
     started = {event.target for event in history.tape.of(Spawn, node="harness")}
     silent = [name for name in history.plan.cluster.names if name in started - heard]
     return (f". No line of {' and '.join(silent)} told of a round: `diloco-chaos progress LOG --with SCENARIO` shows "
-            f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
+            f"what the scenario finds in a log, as in {silent[0]}.0.log"
+            f"{_half_closed(history, silent)}") if silent else ""
+
+
+def _half_closed(history: History, silent: Sequence[str]) -> str:
+    """Say what else may be why a worker that has links made no round; empty where none has any."""
+    programs = history.plan.trainer.programs()
+    linked = any(programs[name].talks_to or programs[name].meets for name in silent if name in programs)
+    return ("; a worker that ends its side of a connection before the answer comes (a half-close) gets none through a "
+            "link" if linked else "")
 
 
 def _late_workers(history: History) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from diloco_chaos.faults.base import DURATIONS, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.harness.base.units import names, show_seconds
+from diloco_chaos.harness.base.units import Part, names, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic, each_way
 from diloco_chaos.harness.places.base import Ability
@@ -59,7 +59,7 @@ class LinkFault(Fault):
 
     direction: Literal["both", "upstream", "downstream"] = "both"
     """`upstream`: from the learner to the syncer."""
-    toxicity: float = Field(1.0, gt=0, le=1)
+    toxicity: Part = Field(1.0, gt=0)
     """Probability with which a connection is hit, in one direction or in both."""
 
     def inject(self, hit: FaultContext) -> Observation:

@@ -91,13 +91,27 @@ class LinkFlow:
         if self._pace.untouched and not self._queue and not self._blocked:
             self._send(data)
             return
+        now = self._loop.time()
+        if not self._queue and not self._blocked and self._timer is None and self._goes_on(now, data):
+            return
         if len(data) < _SMALL_CHUNK:
             data = bytes(memoryview(data))
-        self._queue.append((self._loop.time(), memoryview(data)))
+        self._queue.append((now, memoryview(data)))
         self._held += len(data) + _CHUNK_OVERHEAD
         self._throttle()
         if self._timer is None:  # else the first chunk is waiting, and this one behind it
             self._pump()
+
+    def _goes_on(self, now: float, data: bytes) -> bool:
+        """Hand a chunk over that nothing waits before and nothing holds; else keep what was drawn for it."""
+        self._ready = self._pace.ready_at(now)
+        self._size = self._pace.slice(len(data))
+        self._due = self._pace.release_at(self._ready, self._size, now)
+        if self._size < len(data) or self._due > now:
+            return False
+        self._ready = self._due = None
+        self._carry(data)
+        return True
 
     def end(self) -> None:
         """The source sends no more: end once the queue has gone on (latency delays data, not an end)."""
@@ -157,9 +171,12 @@ class LinkFlow:
             self._ready = None
         else:
             self._queue[0] = (arrival, data[self._size:])
-        self._send(data[:self._size])
-        self._pace.carry(self._size)
+        self._carry(data[:self._size])
         self._throttle()
+
+    def _carry(self, data: bytes | memoryview) -> None:
+        self._send(data)
+        self._pace.carry(len(data))
         if self._pace.exhausted:
             self.stop()
             self._on_limit()

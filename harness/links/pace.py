@@ -24,6 +24,7 @@ class Pace:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._toxics: tuple[Attributes, ...] = ()
+        self._untouched = True
         self._free_at = -math.inf  # when the rate limit has carried all that was asked of it, and the gap is over
         self._rate = math.inf
         self._gap_s = 0.0
@@ -42,6 +43,7 @@ class Pace:
         What a data limit has counted stays with the toxic's name for as long as that is among them.
         """
         self._toxics = tuple(toxics.values())
+        self._untouched = not any(toxic.touches_data for toxic in self._toxics)
         self._free_at = now
         self._rate = min((toxic.bytes_per_s() for toxic in self._toxics), default=math.inf)
         self._gap_s = max((toxic.gap_s() for toxic in self._toxics), default=0.0)
@@ -58,8 +60,8 @@ class Pace:
 
     @property
     def untouched(self) -> bool:
-        """True where no toxic hits: data may go on as it comes."""
-        return not self._toxics
+        """True where no toxic that touches data hits: it may go on as it comes."""
+        return self._untouched
 
     @property
     def exhausted(self) -> bool:

@@ -38,6 +38,7 @@ class Attributes:
     window_bytes: ClassVar[int] = PLAIN_WINDOW  # that may be under way in one direction of a connection
     swallows: ClassVar[bool] = False  # no byte gets through
     closes_on_removal: ClassVar[bool] = False  # a stream with a hole in it can't go on once the toxic is gone
+    touches_data: ClassVar[bool] = True  # else it matters for ends alone
     resets_all: ClassVar[bool] = False  # connections made while it exists end in a reset, whatever ends them
 
     def delay_s(self, rng: random.Random) -> float:
@@ -76,6 +77,8 @@ class Attributes:
 @dataclass(frozen=True)
 class NoopAttributes(Attributes):
     """Does nothing."""
+
+    touches_data: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,8 @@ class SlowCloseAttributes(Attributes):
     """Holds the end of the stream for `delay` ms; changing a toxic of this direction starts the time anew."""
 
     delay: int = 0
+
+    touches_data: ClassVar[bool] = False
 
     def end_delay_s(self) -> float:
         """The delay in seconds."""

@@ -40,9 +40,10 @@ def made(*rounds, **settings):
     return history([an_event(0.0, "rounds", 0, "steady", {"step": 0}), *merges, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1", ranks=0, count=2):
+def history(events, checks="{}", shared=True, rounds=9, fault="pause: w-1", ranks=0, count=2, hub=False):
+    nodes = {"w": {"run": "ls {hub}" if hub else "ls", "worker": True, "count": count, "ranks": ranks}}
     trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
-               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": count, "ranks": ranks}},
+               "nodes": nodes | ({"hub": {"run": "ls", "listens": True}} if hub else {}),
                "progress": [{"node": "w", "log": r"(?P<rank>\d:)?(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
                         f"faults: [{{{fault}, at: 5s, for: 1s}}]\n"), 0)
@@ -356,6 +357,10 @@ def test_workers_of_whom_no_round_is_known_may_have_trained_and_it_is_said_how_t
     assert found.inconclusive.startswith(inconclusive)
     assert found.exit_code == (1 if status else 3)
     assert found.change.startswith("what keeps the workers" if status else "`progress`, so that it finds the rounds")
+    assert "half-close" not in found.inconclusive
+    assert judge(history(over, hub=True)).inconclusive.endswith(
+        "w-1.0.log; a worker that ends its side of a connection before the answer comes (a half-close) gets none "
+        "through a link")
 
 
 def test_a_worker_that_reports_each_round_too_late_is_named_with_how_late_and_what_to_write():
