@@ -1,4 +1,5 @@
-"""A run as JUnit's XML: a test case for each check, for CI that draws such files. The form is that which Jenkins and
+"""A run as JUnit's XML: a test case for the run itself, which has its time, and one for each check, for CI that draws
+such files. The form is that which Jenkins and
 GitLab read: https://github.com/testmoapp/junitxml."""
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def report_junit(model: ReportModel) -> str:
     """A failed check is a failure, one that proves nothing an error: nothing is known of what is tested."""
     whole = model.verdict != "PASSED" and not model.failed and not model.unknown  # no check tells it
-    suite = _element("testsuite", name=f"{model.scenario} seed {model.seed}", tests=len(model.checks) + whole,
+    suite = _element("testsuite", name=f"{model.scenario} seed {model.seed}", tests=len(model.checks) + 1,
                      failures=len(model.failed), errors=len(model.unknown) + whole, time=f"{model.took:.3f}")
     properties = SubElement(suite, "properties")
     for name, value in {"verdict": model.verdict, "run": model.run, "seed": model.seed, "plan": model.plan,
@@ -30,17 +31,17 @@ def report_junit(model: ReportModel) -> str:
         for name, value in figures(cost).items():
             if value is not None:
                 properties.append(_element("property", name=".".join(filter(None, [of, name])), value=f"{value:.6g}"))
-    suite.extend(_case(model, check) for check in model.checks)
+    run = _element("testcase", classname=model.scenario, name="run", time=f"{model.took:.3f}")
+    suite.append(run)
     if whole:
-        case = _element("testcase", classname=model.scenario, name="run")
-        case.append(_element("error", message=_line(model.why or model.verdict), type=model.verdict))
-        suite.append(case)
+        run.append(_element("error", message=_line(model.why or model.verdict), type=model.verdict))
+    suite.extend(_case(model, check) for check in model.checks)
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def _case(model: ReportModel, check: CheckTold) -> Element:
-    case = _element("testcase", classname=model.scenario, name=check.name)
+    case = _element("testcase", classname=model.scenario, name=check.name, time="0.000")
     if check.verdict == "passed":
         return case
     bound = f" (allowed: {check.bound})" if check.bound else ""

@@ -79,7 +79,8 @@ def report_otel(model: ReportModel) -> str:
                               shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(kept))
     _record(model, provider.get_tracer(_NAME))
-    return json.dumps(_hexadecimal(MessageToDict(encode_spans(kept.get_finished_spans())))) + "\n"
+    spans = MessageToDict(encode_spans(kept.get_finished_spans()), use_integers_for_enums=True)  # no names, in OTLP
+    return json.dumps(_hexadecimal(spans)) + "\n"
 
 
 def _record(model: ReportModel, tracer: Any) -> None:

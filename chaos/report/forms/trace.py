@@ -104,6 +104,8 @@ def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any
 
 def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     syncer = processes[history.recorder]
+    answered = {_answer(event.node, event.inc, event.round, event.fragment)
+                for event in history.tape.of(OuterGradient) if event.node in processes}
     made: dict[tuple[int, int], Merge] = {}
     for merge in history.merges:
         thread = _FRAGMENT + merge.fragment
@@ -111,9 +113,9 @@ def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, A
         parts = merge.contributions
         yield _slice(syncer, thread, name, merge.opened, merge.t, contributors=[
             part.learner for part in parts])
-        for part in parts:
-            yield _arrow("f", _answer(part.learner, part.incarnation, merge.round, merge.fragment), syncer, thread,
-                         _inside(merge))
+        for part in parts:  # a trainer of commands tells of no answers
+            if (answer := _answer(part.learner, part.incarnation, merge.round, merge.fragment)) in answered:
+                yield _arrow("f", answer, syncer, thread, _inside(merge))
         made[merge.fragment, merge.version] = merge
     yield from _receipts(history, made, processes)
 

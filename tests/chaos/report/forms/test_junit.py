@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 import pytest
+from junitparser import TestSuite
 
 from diloco_chaos.chaos.report.forms.junit import report_junit
 from diloco_chaos.chaos.report.model import model_of
@@ -16,8 +17,8 @@ def suites(results):
 def test_every_check_is_a_test_case_and_counts_agree(suites, results):
     for suite, result in zip(suites, results, strict=True):
         checks = result.judgement.checks
-        assert [case.get("name") for case in suite.iter("testcase")] == [check.name for check in checks]
-        assert int(suite.get("tests")) == len(checks)
+        assert [case.get("name") for case in suite.iter("testcase")] == ["run", *(check.name for check in checks)]
+        assert int(suite.get("tests")) == len(checks) + 1
         assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
         assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
 
@@ -28,6 +29,13 @@ def test_a_failure_has_a_message_of_one_line_with_its_cause_and_the_command_that
     assert "\n" not in failure.get("message")
     assert failure.text.endswith(f"diloco-chaos run --plan {results[0].folder.path}/plan.json --on simulated")
     assert suites[1].find(".//failure") is None
+
+
+def test_another_reader_sums_up_the_time_that_the_run_took(results):
+    suite = TestSuite.fromstring(report_junit(model_of(results[0])).split("\n", 1)[1])
+    told = suite.time
+    suite.update_statistics()
+    assert suite.time == told > 0
 
 
 def test_properties_tell_how_to_repeat_it(suites):

@@ -39,6 +39,12 @@ def _spans(model):
     return ParseDict(told, ExportTraceServiceRequest()).resource_spans[0].scope_spans[0].spans
 
 
+def test_enumerations_are_numbers_as_otlp_wants_them(model):
+    spans = json.loads(report_otel(model))["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert {type(span["kind"]) for span in spans} == {int}
+    assert {type(span["status"]["code"]) for span in spans if span.get("status")} == {int}
+
+
 def test_faults_and_stalls_are_spans_below_that_of_the_run(model):
     *others, root = _spans(model)
     below = [span for span in others if not span.name.startswith("phase ")]

@@ -78,3 +78,4 @@ def test_a_trainer_that_tells_of_rounds_has_them_in_a_process_of_their_own():
     names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
     assert sorted(names.values()) == ["faults", "rounds", "w-1", "w-2"]
     assert {names[one["pid"]] for one in events if one["ph"] == "X" and one["args"].get("contributors")} == {"rounds"}
+    assert not [one for one in events if one["ph"] in "sf"], "an arrow that begins nowhere"
