@@ -58,6 +58,8 @@ def drawable(file: Path | None) -> None:
     """Raises where `--plot` names nothing that can be drawn; told before anything is computed."""
     if file is not None and file.suffix not in (".svg", ".png"):
         raise Failure(f"--plot {file}: name a file that ends in .svg or .png", 2)
+    if file is not None and not file.parent.is_dir():
+        raise Failure(f"--plot {file}: there is no folder {file.parent}: make it, or name another file", 2)
 
 
 def draw(svg: str, file: Path) -> None:

@@ -59,7 +59,7 @@ def fitted(trace: Trace) -> Fitted:
     away = trace.repairs
     in_service_s, away_s = means(trace)
     sizes = _burst_sizes(trace.starts)
-    burst = float(sizes[sizes > 1].sum()) / len(away)
+    burst = min(_MOST, float(sizes[sizes > 1].sum()) / len(away))
     spells = _spells(trace)
     relapse, soon, lemons = _own(spells, trace.nodes)
     process = FailureProcess.model_validate({

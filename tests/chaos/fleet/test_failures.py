@@ -113,6 +113,9 @@ def test_fit_draws_quantiles_of_the_trace_against_those_of_both_models(trace, tm
     texts = [element.text for element in ElementTree.parse(file).getroot().iter("{http://www.w3.org/2000/svg}text")]
     assert {"fitted", "exponential", "how long repairs take", "from a failure to the next",
             "from a repair to the node's next failure"} <= {*texts}
+    nowhere = tmp_path / "nowhere" / "fit.svg"
+    assert refused("fit", trace, "--plot", str(nowhere)) == [
+        f"--plot {nowhere}: there is no folder {nowhere.parent}: make it, or name another file"]
     assert refused("fit", trace, "--plot", "fit.pdf") == ["--plot fit.pdf: name a file that ends in .svg or .png"]
 
 

@@ -58,6 +58,13 @@ def test_the_likelier_family_of_repairs_is_taken(settings, found):
     assert (process.repair_sigma > 0) == (found == "repair_sigma")
 
 
+def test_a_trace_of_which_nearly_all_failed_at_one_moment_is_fitted():
+    starts = np.array([DAY] * 30 + [200 * DAY])
+    process = fitted(Trace(40, 300 * DAY, np.arange(31), starts, starts + DAY, ("",) * 31)).process
+    assert (process.burst, process.relapse) == (0.95, 0.0)
+    assert process.burst_size == 30
+
+
 def test_too_little_is_refused():
     trace = Trace(3, DAY, np.array([0, 1]), np.array([1.0, 2.0]), np.array([3.0, 4.0]), ("x", "x"))
     with pytest.raises(ValueError, match="too few outages to fit a process to: 2, and 20 are the least; replay it"):
